@@ -57,4 +57,4 @@ Feature: Budgets
       - text: Who knows?
       """
     When I ask "What do you cost?" in "weekly"
-    Then the answer cost an unknown sum
+    Then the answer cost an unknown amount

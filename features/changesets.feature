@@ -24,10 +24,10 @@ Feature: Changesets
     Given an open changeset
     And a second open changeset
     When a change is recorded without a handle
-    Then it lands in the second changeset
+    Then it is recorded in the second changeset
 
   @defect_7731
-  Scenario: The next program finds a changeset, also an empty one
+  Scenario: Another program finds a changeset, even if it is empty
     Given an open changeset
-    When the database is opened again as by another program
+    When another program opens the database
     Then the changeset is found there, with 0 changes

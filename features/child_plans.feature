@@ -125,7 +125,7 @@ Feature: Child plans and corrections
     And the real "docs/changelog" holds "accounts"
     And the real "jobs/accounts" holds "job"
 
-  Scenario: One decision is corrected, and only what follows from it is done again (workflow 3, milestone 3)
+  Scenario: One decision is corrected, and only what follows from it is repeated (workflow 3, milestone 3)
     Given the repository "shop" with
       | price | wrong |
     And the file "write.yaml"

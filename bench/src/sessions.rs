@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::{Findings, Row, raw};
 
-/// How often our store and raw SQLite are each measured. The best result of each counts, because noise can only make a
-/// run slower.
+/// Number of measurements of our store and of raw SQLite. The best result of each counts, because noise can only make
+/// a run slower.
 const ROUNDS: usize = 3;
 
 pub(crate) fn content() -> String {

@@ -18,11 +18,11 @@ use load::{Load, Target};
 /// Duration of each load.
 const TIME: Duration = Duration::from_secs(3);
 
-/// How often our server and the Python SDK are each measured with messages. The best result of each counts, because
+/// Number of measurements of messages, for our server and for the Python SDK. The best result of each counts, because
 /// noise can only make a run slower.
 const ROUNDS: usize = 3;
 
-/// How often appends to our server and to the store are measured, directly after each other, because the speed of a
+/// Number of measurements of appends, each to our server and directly afterwards to the store, because the speed of a
 /// disk changes within minutes. The pair with the median ratio counts.
 const PAIRS: usize = 7;
 

@@ -23,7 +23,6 @@ fn row(name: &str, (ours, other): (f64, f64), unit: &'static str, note: String) 
     }
 }
 
-/// The median of some values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -6,20 +6,20 @@ use serde_json::Value;
 use crate::message::{Message, Part, PartContent, Role};
 use crate::task::{Artifact, ArtifactUpdate, StatusUpdate, StreamResponse, Task, TaskStatus};
 
-/// Maximum number of characters of an unknown word that an error repeats.
+/// Maximum length of an unknown state in an error, in characters.
 const MAX_SHOWN: usize = 40;
 
-/// A response is unusable.
+/// An unusable response of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// It is neither a task, a message nor an update.
     #[error("it sent something that is neither a task, a message nor an update")]
     UnknownKind,
     /// The state of the task is unknown.
-    #[error("its task is in the state `{0}`, which is unknown")]
+    #[error("its task has the unknown state `{0}`")]
     UnknownState(String),
     /// An artifact update lacks the artifact.
-    #[error("it announced a result without sending it")]
+    #[error("it sent an artifact update without an artifact")]
     MissingArtifact,
 }
 
@@ -191,7 +191,7 @@ pub fn readable_text(parts: &[Part]) -> String {
             all.push_str("\n\n");
         }
         let name = || part.filename.as_deref().unwrap_or("without a name");
-        let media = || part.media_type.as_deref().unwrap_or("of an unknown kind");
+        let media = || part.media_type.as_deref().unwrap_or("unknown media type");
         match &part.content {
             PartContent::Text(text) => all.push_str(text),
             PartContent::Data(data) => {
@@ -349,9 +349,8 @@ mod tests {
     }
 
     proptest! {
-        /// The client parses what the server writes, in both versions.
         #[test]
-        fn responses_survive_the_wire_in_both_versions(response in response()) {
+        fn responses_round_trip_in_both_versions(response in response()) {
             let current = json!(response);
             prop_assert_eq!(&read_response(&current), &Ok(response.clone()));
             let old = v0_3::result_from_v1(Method::SendStreamingMessage, &current);

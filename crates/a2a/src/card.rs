@@ -96,7 +96,6 @@ pub struct AgentExtension {
     pub params: Option<Value>,
 }
 
-/// A skill of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
 pub struct AgentSkill {

@@ -1,8 +1,8 @@
 //! The A2A protocol (Agent2Agent, versions 1.0 and 0.3), for the server that offers it and for the client that calls
 //! other agents.
 //!
-//! Data types and their JSON only: no I/O, no store, no HTTP types. A server parses requests leniently and reports
-//! invalid ones as an [`Error`] ([`Fields`]); it serializes responses from the types here. [`agent`] parses what other
+//! Data types and their JSON only: no I/O, no store, no HTTP types. A server parses requests leniently with [`Fields`],
+//! and reports invalid ones as an [`Error`]. It serializes responses from the types here. [`agent`] parses what other
 //! agents send, in either version. Version 0.3 is converted to and from the JSON of 1.0 ([`v0_3`]).
 
 pub mod agent;

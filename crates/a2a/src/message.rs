@@ -44,7 +44,6 @@ impl Role {
     }
 }
 
-/// Content of a part.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartContent {
     Text(String),
@@ -61,7 +60,6 @@ pub enum PartContent {
 /// A part of a message or of an artifact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Content of the part.
     pub content: PartContent,
     /// Name of the file.
     pub filename: Option<String>,

@@ -81,7 +81,6 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// Status of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
     /// State of the task.
@@ -98,7 +97,6 @@ pub struct TaskStatus {
     pub message: Option<Message>,
 }
 
-/// An artifact of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_a_client_survive_both_conversions() {
+    fn parameters_of_a_client_round_trip_through_both_conversions() {
         let params = json!({
             "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "contextId": "c"},
             "configuration": {"returnImmediately": true},

@@ -56,7 +56,6 @@ pub enum Role {
 pub struct Actor {
     /// Name, with the namespace.
     pub name: String,
-    /// Kind of the actor.
     pub kind: ActorKind,
     /// Description for users.
     pub description: String,
@@ -148,7 +147,6 @@ pub struct NodeIndex(pub u32);
 pub struct Graph {
     /// Nodes, in the order of the file.
     pub nodes: Vec<Node>,
-    /// Entry node.
     pub entry: NodeIndex,
     /// Keys of the state that the file declares. Updates of other keys replace the value; only `messages` appends.
     pub keys: BTreeMap<String, Key>,
@@ -220,7 +218,6 @@ pub struct Node {
 /// An edge between two nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edge {
-    /// Target of the edge.
     pub target: NodeIndex,
     /// Condition of the edge; `None` for an unconditional edge.
     pub condition: Option<Expression>,
@@ -272,7 +269,6 @@ pub struct ToolNode {
 pub struct ToolCall {
     /// Name of the tool.
     pub tool: String,
-    /// Arguments of the call.
     pub arguments: Argument,
 }
 
@@ -283,7 +279,6 @@ pub enum Argument {
     Plain(Value),
     /// A text with placeholders.
     Text(Template),
-    /// The value of an expression.
     Value(Expression),
     List(Vec<Self>),
     /// A map, in the order of the file.
@@ -327,8 +322,7 @@ pub struct RouterNode {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterRule {
     /// Condition of the rule.
-    pub fits: TextMatch,
-    /// Target of the rule.
+    pub text_match: TextMatch,
     pub target: NodeIndex,
     /// Whether a matching prefix or suffix is removed from the text before it is written to the state key
     /// `routed_message`.

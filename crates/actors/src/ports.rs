@@ -16,13 +16,10 @@ use crate::graph::{Actor, Agent};
 /// A step has the same path in every attempt at a run, independent of concurrency.
 pub type StepPath = str;
 
-/// A call of an agent.
 pub struct AgentCall<'a> {
-    /// Path of the step.
     pub path: &'a StepPath,
     /// Actor that contains the step.
     pub actor: &'a Actor,
-    /// Agent to call.
     pub agent: &'a Agent,
     /// Rendered system prompt.
     pub system: Option<String>,
@@ -57,7 +54,6 @@ pub trait Allowance: Sync {
 
 /// A tool call.
 pub struct ToolStep<'a> {
-    /// Path of the step.
     pub path: &'a StepPath,
     /// Number of the call in the step, from 0.
     pub number: usize,
@@ -110,7 +106,6 @@ impl StepUsage {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// Kind of the failure.
     pub kind: FailureKind,
     /// Reason, as a sentence.
     pub message: String,
@@ -143,7 +138,6 @@ pub enum FailureKind {
 /// Calls may come from several threads concurrently. A call whose path was started in an earlier attempt at the run
 /// resumes where that attempt stopped.
 pub trait Executor: Sync {
-    /// Calls an agent.
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure>;
 
     /// Calls a tool.
@@ -153,7 +147,6 @@ pub trait Executor: Sync {
 /// A finished step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Path of the step.
     pub path: String,
     /// Kind of its node, as in files.
     pub kind: String,

@@ -188,7 +188,6 @@ impl State {
         self.values
     }
 
-    /// Value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }

@@ -95,7 +95,7 @@ impl LeaseService {
     /// A service that acts for a given owner.
     pub fn acting_for(engine: Arc<Engine>, owner: Owner) -> Self {
         Self {
-            locks: engine.url().path().map(OwnerLocks::beside),
+            locks: engine.url().path().map(OwnerLocks::for_database),
             engine,
             owner,
             unreleased: UnreleasedLeases::default(),

@@ -98,7 +98,7 @@ pub use operation::{
     AccessTarget, Application, FrontEnd, NamedKind, Operation, OperationContext, OperationEntry,
     OperationError, OperationSettings, PlanSettings, PreparedCall, PreparedRequest,
     ProgressStarter, Requirement, Resolver, WorkerStarter, authorize, check_sendable,
-    find_operation, namespace_of, operations,
+    find_operation, forbidden, namespace_of, operations, record_denial,
 };
 pub use operation::{
     CatalogueFactory, PageSummary, ProcessEnvironment, RemovedDefinition, RuntimeFactory,
@@ -127,8 +127,8 @@ pub use pool::roles::operations as pool_role_operations;
 pub use pool::{
     Dispatch, DispatchPlan, Escalation, PlannedDispatch, PoolDefinitions, PoolEvent, PoolReading,
     PoolRunSummary, PoolService, PoolSnapshot, PoolView, Reconciler, ReconcilerOptions,
-    RoleFailure, RoleReport, RoleRunner, RunningAttempt, SettledAttempt, WaitReason, item_lease,
-    plan_dispatches, record_base, require_may_apply,
+    RoleFailure, RoleReport, RoleRunner, RunningAttempt, StoredAttemptResult, WaitReason,
+    item_lease, plan_dispatches, record_base, require_may_apply,
 };
 pub use pool::{PlanRoleRunner, PoolActors, READY_MADE_POOLS, ReadyMadePool, RuntimeSource};
 pub use process::{Liveness, current_owner, liveness};
@@ -162,7 +162,7 @@ pub use sandbox::{
 };
 pub use scheduler::{
     APPLICABLE_STAGES, EXECUTABLE_STAGES, Scheduler, Worker, WorkerEvent, WorkerOptions,
-    WorkerSummary, phase_to_execute, phase_to_resume,
+    WorkerSummary, phase_to_execute, phase_to_resume, stays_queued,
 };
 pub use server::{
     AuditCheck, AuditError, AuditService, CreatedToken, NewToken, RequestKeyService,

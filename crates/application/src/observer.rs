@@ -64,7 +64,7 @@ pub enum AgentEvent {
         pause_ms: u64,
         /// A summary in one line.
         message: String,
-        /// Whether text of the failed answer was reported. That text is void: the answer restarts.
+        /// Whether text of the failed answer was reported. Clients discard that text: the answer restarts.
         answer_restarts: bool,
     },
     /// The answer of a model in a run of an actor is complete, or failed.
@@ -231,7 +231,7 @@ impl From<&CallOutcome> for ToolCallStatus {
 }
 
 impl AgentEvent {
-    /// A failed attempt to get an answer. `was_shown` is whether text of the failed answer was reported.
+    /// A failed attempt to get an answer. `was_shown`: whether text of the failed answer was reported.
     pub fn retry(retry: &Retry, was_shown: bool) -> Self {
         Self::Retry {
             path: None,
@@ -278,7 +278,7 @@ impl AgentEvent {
         }
     }
 
-    /// Whether text that was reported before is void, because the request is repeated.
+    /// Whether clients must discard the text that was reported so far, because the request is repeated.
     pub const fn restarts_answer(&self) -> bool {
         matches!(
             self,
@@ -313,7 +313,7 @@ impl AgentEvent {
 /// Receives progress events. A front end implements it; agents that run in parallel call it from
 /// several threads.
 pub trait Observer: Send + Sync {
-    /// Receives an event. Must not block, because the agent waits for the return.
+    /// Receives an event. Must not block, because the agent waits until it returns.
     fn event(&self, event: &AgentEvent);
 
     /// Whether events are shown. If not, the nodes of graphs are not reported.
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn events_survive_serialization() {
+    fn events_round_trip_through_json() {
         let event = text("Hello").in_step("review#0");
         let wire = serde_json::to_value(&event).expect("JSON");
         assert_eq!(

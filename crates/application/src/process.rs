@@ -113,7 +113,7 @@ static HELD: Mutex<Option<HashMap<PathBuf, Option<File>>>> = Mutex::new(None);
 
 impl OwnerLocks {
     /// The lock files of the processes that share a database file.
-    pub(crate) fn beside(database: &Path) -> Self {
+    pub(crate) fn for_database(database: &Path) -> Self {
         let mut name = OsString::from(database);
         name.push("-owners");
         Self {

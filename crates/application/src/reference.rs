@@ -44,7 +44,7 @@ pub(crate) fn find_referenced<T, E>(
     Err(unresolved(found))
 }
 
-/// The lookup of names for objects that have none: it finds nothing.
+/// Finds nothing. Replaces the lookup of names for objects that have none.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "callers pass it in place of lookups that can fail"

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cleveragents_process::Cancel;
 
-/// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Polls until it is dropped.

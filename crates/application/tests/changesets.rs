@@ -14,7 +14,7 @@ use cleveragents_testkit::{Child, TestDatabase, at_once, child_input, proof_size
 
 fn context(engine: &Arc<Engine>) -> PlanExecutionContext {
     let plan = PlanExecutionContext::create_plan(engine).expect("stored");
-    PlanExecutionContext::new(Arc::clone(engine), plan).expect("the plan is there")
+    PlanExecutionContext::new(Arc::clone(engine), plan).expect("the plan exists")
 }
 
 fn change(path: impl Into<String>) -> NewChange {
@@ -43,7 +43,7 @@ fn defect_7120_sixteen_threads_on_one_context_record_in_their_own_changesets() {
             let changeset = context.start_changeset().expect("opened");
             for number in 0..each {
                 let recorded = changeset.record(&change(format!("{thread}/{number}")));
-                assert_eq!(recorded, Ok(EntryNumber(number as u64)), "without gap");
+                assert_eq!(recorded, Ok(EntryNumber(number as u64)), "no gap");
             }
             changeset
         });
@@ -74,7 +74,7 @@ fn defect_7120_sixteen_threads_on_one_context_record_in_their_own_changesets() {
 }
 
 #[test]
-fn record_change_without_an_open_changeset_returns_the_agreed_message() {
+fn record_change_without_an_open_changeset_returns_the_specified_message() {
     for database in TestDatabase::each() {
         let context = context(&database.open());
         let error = context
@@ -121,7 +121,7 @@ fn defect_7163_a_closed_changeset_is_no_longer_active() {
         assert_eq!(
             context.active_changesets(),
             [outer.id(), inner.id()],
-            "most recent last"
+            "the most recent is last"
         );
         let recorded = context.record_change(&change("a")).expect("recorded");
         assert_eq!(recorded.0, inner.id());
@@ -147,7 +147,7 @@ fn defect_7163_a_closed_changeset_is_no_longer_active() {
         assert!(context.active_changesets().is_empty());
         let outer_id = outer.id();
         assert_eq!(
-            outer.close().expect_err("closed elsewhere"),
+            outer.close().expect_err("closed by another process"),
             ContextError::Closed(outer_id)
         );
         assert_eq!(all_entries(&context, inner_id).len(), 1);
@@ -169,12 +169,12 @@ fn print_changeset(input: &str) {
     let engine = EngineCache::new(Options::default())
         .open(&url)
         .expect("opens");
-    let context = PlanExecutionContext::new(engine, plan).expect("the plan is there");
+    let context = PlanExecutionContext::new(engine, plan).expect("the plan exists");
     let changesets = context.changesets().expect("read");
     let found = changesets
         .iter()
         .find(|changeset| changeset.id == id)
-        .expect("it is there");
+        .expect("the changeset exists");
     send_line(format!("{:?} {}", found.state(), found.entry_count));
     for entry in all_entries(&context, id) {
         send_line(format!("{} {}", entry.number, entry.change.path()));
@@ -182,7 +182,7 @@ fn print_changeset(input: &str) {
 }
 
 #[test]
-fn defect_7731_another_process_finds_a_changeset_and_its_entries_an_empty_one_too() {
+fn defect_7731_another_process_finds_empty_and_filled_changesets() {
     if let Some(input) = child_input() {
         return print_changeset(&input);
     }
@@ -192,7 +192,7 @@ fn defect_7731_another_process_finds_a_changeset_and_its_entries_an_empty_one_to
         let input = format!("{} {} {}", database.url, context.plan(), changeset.id());
         let read_in_child = || {
             Child::start(
-                "defect_7731_another_process_finds_a_changeset_and_its_entries_an_empty_one_too",
+                "defect_7731_another_process_finds_empty_and_filled_changesets",
                 &input,
             )
             .finish()
@@ -200,7 +200,7 @@ fn defect_7731_another_process_finds_a_changeset_and_its_entries_an_empty_one_to
         assert_eq!(
             read_in_child(),
             ["Open 0"],
-            "an empty one on {}",
+            "an empty changeset on {}",
             database.kind
         );
         changeset.record(&change("a")).expect("recorded");
@@ -218,13 +218,13 @@ fn a_change_without_a_handle_is_recorded_in_an_open_changeset() {
     let each = proof_size(50, 1000);
     for database in TestDatabase::each() {
         let context = context(&database.open());
-        let lasting = context.start_changeset().expect("opened");
+        let long_lived = context.start_changeset().expect("opened");
         let outcomes = at_once(12, |thread| {
             if thread % 3 == 0 {
                 for _ in 0..each {
-                    let passing = context.start_changeset().expect("opened");
-                    let id = passing.id();
-                    let count = passing.close().expect("closed").entry_count;
+                    let short_lived = context.start_changeset().expect("opened");
+                    let id = short_lived.id();
+                    let count = short_lived.close().expect("closed").entry_count;
                     let entries = all_entries(&context, id).len() as u64;
                     assert_eq!(entries, count, "a closed changeset does not grow");
                 }
@@ -254,7 +254,7 @@ fn a_change_without_a_handle_is_recorded_in_an_open_changeset() {
             "none lost, none duplicated on {}",
             database.kind
         );
-        assert_eq!(context.active_changesets(), [lasting.id()]);
+        assert_eq!(context.active_changesets(), [long_lived.id()]);
         for changeset in context.changesets().expect("read") {
             let numbers: Vec<u64> = all_entries(&context, changeset.id)
                 .iter()
@@ -277,7 +277,7 @@ fn clones_of_a_context_share_open_changesets_and_other_contexts_do_not() {
             Ok((changeset.id(), EntryNumber(0)))
         );
         let another_run = PlanExecutionContext::new(Arc::clone(&engine), context.plan());
-        let another_run = another_run.expect("the plan is there");
+        let another_run = another_run.expect("the plan exists");
         assert_eq!(
             another_run.record_change(&change("b")),
             Err(ContextError::NoActiveChangeset),

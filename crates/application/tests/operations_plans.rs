@@ -140,7 +140,7 @@ fn only_local_callers_may_omit_the_plan() {
     let several = status(Caller::local("ada")).expect_err("two plans are unfinished");
     assert_eq!(several.code(), Code::AmbiguousPlan);
     // Without a reference, the only waiting plan is approved.
-    plans::strategized(&engine, own);
+    plans::store_example_strategy(&engine, own);
     let question = Waiting::Question {
         text: "which?".to_owned(),
         options: Vec::new(),
@@ -163,7 +163,7 @@ fn prefixes_names_and_decisions_are_resolved() {
     let engine = database.open();
     let application = application(&engine);
     let own = plan(&engine, "acme");
-    let decisions = plans::strategized(&engine, own);
+    let decisions = plans::store_example_strategy(&engine, own);
     let viewer = || application.for_caller(caller(&["acme=viewer"]));
     let prefix = &own.to_string()[..20];
     for reference in [prefix, "acme-plan"] {
@@ -200,7 +200,7 @@ fn responses_have_the_json_of_the_commands() {
     let engine = database.open();
     let application = application(&engine);
     let own = plan(&engine, "acme");
-    plans::strategized(&engine, own);
+    plans::store_example_strategy(&engine, own);
     let local_caller = Caller::local("ada");
     let data = |name: &str, mut request: Value| {
         request["reference"] = json!(own);
@@ -249,7 +249,7 @@ fn a_plan_log_can_be_read_from_a_position() {
     let engine = database.open();
     let application = application(&engine);
     let own = plan(&engine, "acme");
-    plans::strategized(&engine, own);
+    plans::store_example_strategy(&engine, own);
     let read = |limit, after| {
         let log = application
             .for_caller(Caller::local("ada"))
@@ -305,7 +305,7 @@ fn a_strategy_is_edited_as_text() {
     };
     let early = edit("# Strategy\n").expect_err("no strategy yet");
     assert_eq!(early.code(), Code::PlanNotReady);
-    plans::strategized(&engine, own.parse().expect("an id"));
+    plans::store_example_strategy(&engine, own.parse().expect("an id"));
     let shown = application
         .for_caller(Caller::local("ada"))
         .call(ShowPlan::default());

@@ -73,7 +73,7 @@ fn table(schema: &Value, text: &mut String) {
         text.push_str("No fields.\n");
         return;
     };
-    text.push_str("| Field | Type | | About |\n|---|---|---|---|\n");
+    text.push_str("| Field | Type | Present | Meaning |\n|---|---|---|---|\n");
     for (name, property) in properties {
         let need = if required.contains(&Value::from(name.as_str())) {
             "always"

@@ -16,7 +16,8 @@ use cleveragents_domain::{
 use cleveragents_store::{Engine, Error, Param, Reader, Row, decisions, plans as stored};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_testkit::plans::{
-    TAKEN, advance, executing, fail, new_plan, step, store, strategized, wait_for,
+    SET_USAGE, advance, execute_first_step, fail, new_plan, step, store, store_example_strategy,
+    wait_for,
 };
 use serde_json::json;
 
@@ -99,11 +100,11 @@ fn defect_4064_plans_are_filtered_by_the_store() {
         let engine = database.open();
         let (queries, _folder) = queries(&engine);
         let waiting = store(&engine, &new_plan("waiting"));
-        strategized(&engine, waiting);
+        store_example_strategy(&engine, waiting);
         wait_for(&engine, waiting, gate(GateAction::Execute));
         let executed = store(&engine, &new_plan("executed"));
-        strategized(&engine, executed);
-        executing(&engine, executed);
+        store_example_strategy(&engine, executed);
+        execute_first_step(&engine, executed);
         let mut other = new_plan("other");
         "local/review".clone_into(&mut other.action);
         other.inputs.projects.clear();
@@ -214,7 +215,7 @@ fn defect_4063_a_tree_takes_as_many_statements_for_many_decisions_as_for_few() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let plan = store(&engine, &new_plan("p"));
-    let made = strategized(&engine, plan);
+    let made = store_example_strategy(&engine, plan);
     let statements = || {
         engine
             .read(|reader| {
@@ -258,12 +259,12 @@ fn the_status_reports_phases_steps_and_next_steps() {
         assert_eq!(phases(), [P::Queued; 3]);
         assert_eq!(status().elapsed, None, "not started");
         assert_eq!(status().next, [suggest::plan_execute(plan)]);
-        strategized(&engine, plan);
+        store_example_strategy(&engine, plan);
         assert_eq!(phases(), [P::Done, P::Queued, P::Queued]);
         wait_for(&engine, plan, gate(GateAction::Execute));
         assert_eq!(phases(), [P::Done, P::AwaitingInput, P::Queued]);
         assert_eq!(status().next[0], suggest::plan_approve(plan));
-        executing(&engine, plan);
+        execute_first_step(&engine, plan);
         assert_eq!(phases(), [P::Done, P::Interrupted, P::Queued]);
         assert!(status().is_interrupted(), "no process holds its lease");
         let leases = LeaseService::new(Arc::clone(&engine));
@@ -299,7 +300,7 @@ fn decisions_are_listed_explained_and_resolved() {
         let plan = store(&engine, &new_plan("p"));
         let error = queries.explain("p").expect_err("nothing is decided");
         assert_eq!(error.code(), Code::PlanNotReady);
-        let made = strategized(&engine, plan);
+        let made = store_example_strategy(&engine, plan);
         let tree = |options| DecisionTree::new(queries.decisions(plan).expect("all"), options);
         let shown = tree(TreeOptions::default());
         let kinds: Vec<_> = shown
@@ -369,7 +370,7 @@ fn the_log_continues_without_gaps_and_is_readable() {
         let (queries, _folder) = queries(&engine);
         let other = store(&engine, &new_plan("other"));
         let plan = store(&engine, &new_plan("p"));
-        strategized(&engine, plan);
+        store_example_strategy(&engine, plan);
         let all = queries
             .log(plan, Position::default(), 1_000)
             .expect("a log");
@@ -416,8 +417,8 @@ fn failures_are_listed_in_order() {
         let engine = database.open();
         let (queries, _folder) = queries(&engine);
         let plan = store(&engine, &new_plan("p"));
-        let made = strategized(&engine, plan);
-        executing(&engine, plan);
+        let made = store_example_strategy(&engine, plan);
+        execute_first_step(&engine, plan);
         step(
             &engine,
             plan,
@@ -464,9 +465,9 @@ fn guards_come_from_the_profile_snapshot_and_the_lower_cost_limit_applies() {
     let mut new = new_plan("p");
     new.inputs.profile.snapshot = profile.clone();
     let plan = store(&engine, &new);
-    strategized(&engine, plan);
-    executing(&engine, plan);
-    database.execute_sql(TAKEN);
+    store_example_strategy(&engine, plan);
+    execute_first_step(&engine, plan);
+    database.execute_sql(SET_USAGE);
     let guard = queries
         .guard(queries.get(plan).expect("a plan"))
         .expect("guards");
@@ -537,7 +538,7 @@ fn a_plan_without_a_reference_is_the_current_one_of_the_folder() {
         assert_eq!(in_folder(&bank).find(None).expect("a plan").id, elsewhere);
 
         // If the current plan does not match a filter, the only other plan of the folder that matches is chosen.
-        strategized(&engine, first);
+        store_example_strategy(&engine, first);
         let executable = [PlanStage::StrategizeComplete];
         let found = in_shop.only(&executable, "to be executed");
         assert_eq!(found.expect("one").id, first);
@@ -563,7 +564,7 @@ fn a_plan_without_a_reference_is_the_current_one_of_the_folder() {
         let applied = store_for(&engine, "applied", "local/shop");
         let cancelled = store_for(&engine, "cancelled", "local/shop");
         advance(&engine, cancelled, &[StageTransition::Cancel]);
-        strategized(&engine, applied);
+        store_example_strategy(&engine, applied);
         advance(
             &engine,
             applied,

@@ -9,7 +9,7 @@ use cleveragents_application::{
     LinkRequest, NewProject, NewResource, Outcome, Presence, ProjectService, Register,
     RegisteredResource, ResourceError, ResourceFilter, ResourceService,
 };
-use cleveragents_domain::{Code, Diagnose as _, MAXIMUM_CHAIN, ResourceId, SandboxStrategy};
+use cleveragents_domain::{Code, Diagnose as _, MAX_CHAIN, ResourceId, SandboxStrategy};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
 
 /// Runs a test with a service on each kind of database and a folder for files.
@@ -634,7 +634,7 @@ fn invalid_types_are_refused() {
 
         // fs-directory is the first type of the chain.
         let mut parent = "fs-directory".to_owned();
-        for level in 2..=MAXIMUM_CHAIN {
+        for level in 2..=MAX_CHAIN {
             add_type(service, &format!("name: t{level}\ninherits: {parent}\n"))
                 .expect("short enough");
             parent = format!("t{level}");

@@ -14,7 +14,7 @@ use crate::arguments::{Arguments, Command, FolderChat, Invocation, OutputFormat,
 use crate::commands;
 use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
-use crate::logging::{self, Logs};
+use crate::logging::{self, LoggingProcess};
 use crate::output::{
     CommandError, Format, Pager, Printer, Report, StandardStreams, Timing, choose, wrap_help,
 };
@@ -169,8 +169,8 @@ fn run_logged(
     is_markdown: bool,
 ) -> Result<Option<Report>, CommandError> {
     let logs = match parsed.command {
-        Command::Serve(_) => Logs::Server,
-        _ => Logs::Command,
+        Command::Serve(_) => LoggingProcess::Server,
+        _ => LoggingProcess::Command,
     };
     // The log ends before the report is printed, so that no log line follows the report.
     let _logging = logging::start(context, logs)?;

@@ -239,7 +239,6 @@ impl Context {
         Ok(self.process().catalogue(CalledFor::User, record)?)
     }
 
-    /// Configuration of the process.
     pub(crate) fn process(&self) -> ProcessConfiguration {
         ProcessConfiguration {
             environment: self.environment.clone(),

@@ -61,7 +61,6 @@ pub struct AuditEntry {
     pub details: String,
     /// Time of the action.
     pub occurred_at: Timestamp,
-    /// Hash of the previous entry.
     pub previous_hash: String,
     /// Hash of this entry.
     pub hash: String,

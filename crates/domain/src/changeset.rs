@@ -284,7 +284,6 @@ pub enum ChangesetState {
 /// A changeset without its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changeset {
-    /// Changeset id.
     pub id: ChangesetId,
     /// Plan whose run opened the changeset; `None` for a manually created sandbox.
     pub plan: Option<PlanId>,
@@ -349,7 +348,7 @@ mod tests {
         }
 
         #[test]
-        fn an_operation_survives_json(operation in operation()) {
+        fn an_operation_round_trips_through_json(operation in operation()) {
             let text = serde_json::to_string(&operation).expect("serializes");
             prop_assert_eq!(serde_json::from_str::<Operation>(&text).expect("reads"), operation);
         }

@@ -75,8 +75,7 @@ pub struct Confidence {
     pub factors: Vec<Factor>,
 }
 
-/// Maximum score.
-const MAXIMUM_SCORE: f64 = 0.99;
+const MAX_SCORE: f64 = 0.99;
 
 /// Neutral value of an unknown fact.
 const UNKNOWN: f64 = 0.5;
@@ -88,7 +87,6 @@ const HALF_FILES: f64 = 20.0;
 const HALF_INVARIANTS: f64 = 20.0;
 
 impl Confidence {
-    /// Computes the confidence.
     pub fn compute(inputs: &ConfidenceInputs) -> Self {
         let factors = vec![
             past(inputs),
@@ -101,7 +99,7 @@ impl Confidence {
             .map(|factor| factor.weight * factor.value)
             .sum();
         Self {
-            score: sum.clamp(0.0, MAXIMUM_SCORE),
+            score: sum.clamp(0.0, MAX_SCORE),
             factors,
         }
     }

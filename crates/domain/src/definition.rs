@@ -33,7 +33,7 @@ pub enum DefinitionKind {
 }
 
 impl DefinitionKind {
-    /// The kind as stored and in events.
+    /// Name of the kind in the database and in events.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Action => "action",
@@ -48,7 +48,7 @@ impl DefinitionKind {
         }
     }
 
-    /// The kind in sentences.
+    /// Name of the kind in sentences.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::AutomationProfile => "automation profile",
@@ -108,15 +108,16 @@ impl DefinitionKind {
         let page = match self {
             Self::Action => {
                 return hint!(
-                    "correct it there; {} prints the schema of the file",
+                    "correct the file at this line; {} prints its schema",
                     suggest::schema("action")
                 );
             }
             Self::Actor => {
-                return "correct the YAML there; docs/reference/actors.md has examples".into();
+                return "correct the YAML at this line; docs/reference/actors.md has examples"
+                    .into();
             }
             Self::McpServer => {
-                return "correct it there; docs/reference/mcp.md has examples".into();
+                return "correct the file at this line; docs/reference/mcp.md has examples".into();
             }
             Self::AutomationProfile => "docs/reference/automation-profiles.md",
             Self::Pool => "docs/reference/pools.md",
@@ -124,7 +125,7 @@ impl DefinitionKind {
             Self::Skill => "docs/reference/skills.md",
             Self::Validation => "docs/reference/validations.md",
         };
-        hint!("correct the YAML there; {} has an example", page)
+        hint!("correct the YAML at this line; {} has an example", page)
     }
 }
 
@@ -158,9 +159,9 @@ impl DefinitionFault {
         }
     }
 
-    /// Sets line and column, unless they are known.
+    /// Sets line and column, unless they are set.
     #[must_use]
-    pub fn placed(mut self, place: (u64, u64)) -> Self {
+    pub fn at_place(mut self, place: (u64, u64)) -> Self {
         let (Self::Malformed(fault) | Self::Rule(fault)) = &mut self;
         if fault.place.is_none_or(|known| known == (0, 0)) {
             fault.place = Some(place);
@@ -212,7 +213,6 @@ impl From<DefinitionFault> for Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}:{column}: {message}", .file.display())]
 pub struct DefinitionFileError {
-    /// Path of the definition file.
     pub file: PathBuf,
     /// From 1.
     pub line: u64,
@@ -253,7 +253,7 @@ impl Diagnose for DefinitionFileError {
 const CONTEXT_LINES: u64 = 2;
 
 /// Maximum number of characters that a frame shows of a line.
-const MAXIMUM_WIDTH: usize = 120;
+const MAX_WIDTH: usize = 120;
 
 /// Returns the lines around a position with their numbers, and a mark under the column.
 fn code_frame(text: &str, line: u64, column: u64) -> String {
@@ -266,7 +266,7 @@ fn code_frame(text: &str, line: u64, column: u64) -> String {
     for (number, shown) in (first..=last).zip(text.lines().skip(skipped)) {
         let shown: String = shown
             .chars()
-            .take(MAXIMUM_WIDTH)
+            .take(MAX_WIDTH)
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .collect();
         // Writing to a string does not fail.

@@ -16,7 +16,7 @@ pub enum Kind {
     Usage,
     /// A referenced entity does not exist.
     NotFound,
-    /// The request conflicts with the present state or with another owner.
+    /// The request conflicts with the current state or with another owner.
     Conflict,
     /// A user has to decide and none is available.
     HumanNeeded,
@@ -50,6 +50,11 @@ macro_rules! codes {
             /// Printed code, such as `CA-0301`.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// The code that is printed as `text`.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == text)
             }
 
             /// Meaning of the code to the caller.
@@ -378,7 +383,7 @@ macro_rules! diagnosed {
 }
 
 diagnosed! {
-    crate::IdError = InvalidId, "give the whole id, or at least its first 6 characters";
+    crate::IdError = InvalidId, "give the full id, or at least its first 6 characters";
     crate::OperationError = InvalidChange, "name the resource and the path, and the state before and after";
     crate::TtlError = InvalidTtl, "choose a duration from 5 seconds to 1 hour";
 }

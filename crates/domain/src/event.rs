@@ -252,7 +252,7 @@ kinds! {
     ProjectBaseChanged = "project.base_changed";
     /// A pool found an anomaly.
     PoolAlertRaised = "pool.alert_raised";
-    /// An anomaly of a pool is gone.
+    /// An anomaly of a pool ended.
     PoolAlertResolved = "pool.alert_resolved";
     /// A cleanup removed old rows.
     CleanupRan = "cleanup.ran";
@@ -310,7 +310,6 @@ impl fmt::Display for EventKind {
 /// An event that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
-    /// Kind of the event.
     pub kind: EventKind,
     /// Id of the affected entity.
     pub subject: String,
@@ -323,7 +322,6 @@ pub struct NewEvent {
 pub struct Event {
     /// Position in the log.
     pub position: Position,
-    /// Kind of the event.
     pub kind: EventKind,
     /// Id of the affected entity.
     pub subject: String,

@@ -116,7 +116,6 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// State of a directory.
     pub fn directory(permissions: u32) -> Self {
         Self {
             hash: ContentHash::of_bytes(b""),

@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hash_survives_printing(bytes: Vec<u8>) {
+        fn a_hash_round_trips_through_text(bytes: Vec<u8>) {
             let hash = ContentHash::of_bytes(&bytes);
             prop_assert_eq!(hash.to_string().parse::<ContentHash>().expect("printed"), hash);
             prop_assert!(hash.to_string().to_uppercase().parse::<ContentHash>().is_err());

@@ -319,7 +319,7 @@ mod tests {
     proptest! {
         /// A hint sent as text and suggestions is the same hint after it is received.
         #[test]
-        fn hints_survive_transmission(
+        fn hints_are_unchanged_after_transmission(
             parts in prop::collection::vec(("[a-z ]{0,8}", "[a-z]{1,4}/[a-z]{1,4}", prop::option::of("[A-Z]{1,5}"), any::<bool>()), 0..5),
         ) {
             let mut hints = Vec::new();

@@ -1,7 +1,7 @@
 //! Ids: ULIDs, one type per entity, monotonic within a process.
 //!
 //! Ids sort by creation time. Two ids created by one process never compare in the wrong order, even within a
-//! millisecond. Users may type any unambiguous prefix of at least [`PREFIX_MINIMUM`] characters.
+//! millisecond. Users may type any unambiguous prefix of at least [`MIN_PREFIX_LENGTH`] characters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use ulid::{Generator, Ulid};
 
 /// Minimum length of a prefix accepted as input.
-pub const PREFIX_MINIMUM: usize = 6;
+pub const MIN_PREFIX_LENGTH: usize = 6;
 
 /// Minimum length of a prefix shown in lists.
-const SHOWN_MINIMUM: usize = 8;
+const MIN_SHOWN_LENGTH: usize = 8;
 
 /// Length of a complete id.
 const ID_LENGTH: usize = 26;
@@ -30,8 +30,8 @@ pub enum IdError {
         "`{0}` is not an id: an id is 26 letters and digits such as 01J9ZC5V7Q8W9E0R1T2Y3U4I5O"
     )]
     Malformed(String),
-    /// A prefix with fewer characters than [`PREFIX_MINIMUM`].
-    #[error("`{0}` is too short: give at least {PREFIX_MINIMUM} characters of the id")]
+    /// A prefix with fewer characters than [`MIN_PREFIX_LENGTH`].
+    #[error("`{0}` is too short: give at least {MIN_PREFIX_LENGTH} characters of the id")]
     TooShort(String),
 }
 
@@ -201,7 +201,7 @@ pub fn check_prefix(text: &str) -> Result<String, IdError> {
     if upper.is_empty() || upper.len() > ID_LENGTH || !upper.bytes().all(legal) {
         return Err(IdError::Malformed(text.to_owned()));
     }
-    if upper.len() < PREFIX_MINIMUM {
+    if upper.len() < MIN_PREFIX_LENGTH {
         return Err(IdError::TooShort(text.to_owned()));
     }
     Ok(upper)
@@ -217,7 +217,7 @@ pub fn shortest_prefix<'i>(id: &'i str, before: Option<&str>, after: Option<&str
             .count()
     };
     let longest = before.map_or(0, shared).max(after.map_or(0, shared));
-    let length = (longest + 1).max(SHOWN_MINIMUM).min(id.len());
+    let length = (longest + 1).max(MIN_SHOWN_LENGTH).min(id.len());
     id.get(..length).unwrap_or(id)
 }
 
@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_survives_printing_in_any_case(value: u128) {
+        fn an_id_round_trips_through_text_in_any_case(value: u128) {
             let id = SessionId(ulid::Ulid::from(value));
             prop_assert_eq!(id.to_string().parse::<SessionId>().expect("printed"), id);
             prop_assert_eq!(id.to_string().to_lowercase().parse::<SessionId>().expect("lower"), id);

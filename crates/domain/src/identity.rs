@@ -244,7 +244,6 @@ impl Caller {
         }
     }
 
-    /// A caller with a token.
     pub fn with_token(
         identity: impl Into<String>,
         grants: Vec<Grant>,
@@ -298,6 +297,17 @@ impl Caller {
         }
     }
 
+    /// The access of the caller to an object of a namespace. A caller that may not read an object must not learn that it exists.
+    pub fn access(&self, scope: Scope, permission: Permission, namespace: &str) -> Access {
+        if self.may(scope, permission, namespace) {
+            Access::Granted
+        } else if self.may(scope, Permission::Read, namespace) {
+            Access::Forbidden
+        } else {
+            Access::Hidden
+        }
+    }
+
     /// Whether an operation is permitted in every present and future namespace. Operations on entities without a
     /// namespace require this.
     pub fn may_everywhere(&self, scope: Scope, permission: Permission) -> bool {
@@ -340,6 +350,16 @@ impl Caller {
     }
 }
 
+/// The access of a caller to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Granted,
+    /// The caller may read the object, but not do what the request asks for.
+    Forbidden,
+    /// The caller may not read the object: the answer is the one for an object that does not exist.
+    Hidden,
+}
+
 /// A set of namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Namespaces {
@@ -370,7 +390,7 @@ impl Namespaces {
 
 #[cfg(test)]
 mod tests {
-    use super::{Caller, Grant, GrantError, Namespaces, Permission, Role, Scope};
+    use super::{Access, Caller, Grant, GrantError, Namespaces, Permission, Role, Scope};
     use proptest::prelude::*;
 
     fn caller(grants: &[&str], scopes: &[Scope]) -> Caller {
@@ -407,6 +427,33 @@ mod tests {
         assert!(!editor.may(Scope::Sessions, Permission::Manage, "acme"));
         assert_eq!(editor.home(Scope::Sessions).as_deref(), Some("acme"));
         assert_eq!(editor.home(Scope::Plans), None);
+    }
+
+    #[test]
+    fn an_object_that_the_caller_may_not_read_is_hidden() {
+        let viewer = caller(&["acme=viewer"], &[Scope::Plans]);
+        let access = |scope, permission, namespace| viewer.access(scope, permission, namespace);
+        assert_eq!(
+            access(Scope::Plans, Permission::Read, "acme"),
+            Access::Granted
+        );
+        assert_eq!(
+            access(Scope::Plans, Permission::Write, "acme"),
+            Access::Forbidden
+        );
+        assert_eq!(
+            access(Scope::Plans, Permission::Write, "other"),
+            Access::Hidden
+        );
+        assert_eq!(
+            access(Scope::Sessions, Permission::Read, "acme"),
+            Access::Hidden
+        );
+        let local = Caller::local("ada");
+        assert_eq!(
+            local.access(Scope::Plans, Permission::Own, "local"),
+            Access::Granted
+        );
     }
 
     #[test]

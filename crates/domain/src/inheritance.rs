@@ -7,7 +7,7 @@
 use crate::resource_type::{ResourceKind, ResourceType, TypeName};
 
 /// Maximum number of types in a chain, the type itself included.
-pub const MAXIMUM_CHAIN: usize = 5;
+pub const MAX_CHAIN: usize = 5;
 
 /// The inheritance of a type cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +18,8 @@ pub enum InheritanceError {
     /// The chain contains a cycle.
     #[error("`{0}` inherits from itself")]
     Circle(TypeName),
-    /// The chain has more than [`MAXIMUM_CHAIN`] types.
-    #[error("`{0}` inherits through more than {MAXIMUM_CHAIN} types")]
+    /// The chain has more than [`MAX_CHAIN`] types.
+    #[error("`{0}` inherits through more than {MAX_CHAIN} types")]
     TooLong(TypeName),
     /// A physical type cannot inherit from a virtual one, nor the reverse.
     #[error("`{child}` is {} and cannot inherit from `{parent}`", .kind.as_str())]
@@ -63,7 +63,7 @@ pub fn inherit<'t>(
         {
             return Err(InheritanceError::Circle(current.clone()));
         }
-        if declarations.len() == MAXIMUM_CHAIN {
+        if declarations.len() == MAX_CHAIN {
             return Err(InheritanceError::TooLong(name.clone()));
         }
         let declaration =
@@ -138,7 +138,7 @@ fn merge_lists<T, K: PartialEq>(farther: Vec<T>, nearer: Vec<T>, key: impl Fn(&T
 
 #[cfg(test)]
 mod tests {
-    use super::{InheritanceError, MAXIMUM_CHAIN, inherit};
+    use super::{InheritanceError, MAX_CHAIN, inherit};
     use crate::SandboxStrategy;
     use crate::resource_type::{
         Argument, ArgumentType, Capabilities, ChildType, ResourceKind, ResourceType, TypeName,
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn five_levels_are_allowed_and_six_are_not() {
-        let types = chain(MAXIMUM_CHAIN + 1);
+        let types = chain(MAX_CHAIN + 1);
         let fifth = inherit(&name("local/t4"), find(&types)).expect("allowed");
-        assert_eq!(fifth.chain.len(), MAXIMUM_CHAIN);
+        assert_eq!(fifth.chain.len(), MAX_CHAIN);
         assert_eq!(
             inherit(&name("local/t5"), find(&types)),
             Err(InheritanceError::TooLong(name("local/t5")))
@@ -255,7 +255,7 @@ mod tests {
         /// No argument is lost or duplicated, however the levels declare them.
         #[test]
         fn arguments_accumulate(levels in proptest::collection::vec(
-            proptest::collection::btree_set("[a-f]", 0..5), 1..=MAXIMUM_CHAIN)) {
+            proptest::collection::btree_set("[a-f]", 0..5), 1..=MAX_CHAIN)) {
             let mut types = chain(levels.len());
             for (declared, names) in types.iter_mut().zip(&levels) {
                 declared.arguments = names.iter().map(|text| argument(text, "")).collect();
@@ -270,7 +270,7 @@ mod tests {
 
         /// The declaration of the nearest type wins.
         #[test]
-        fn the_nearest_declaration_wins(declared in proptest::collection::vec(any::<bool>(), 1..=MAXIMUM_CHAIN)) {
+        fn the_nearest_declaration_wins(declared in proptest::collection::vec(any::<bool>(), 1..=MAX_CHAIN)) {
             let mut types = chain(declared.len());
             for (level, (kind, has)) in types.iter_mut().zip(&declared).enumerate() {
                 kind.handler = has.then(|| format!("handler {level}"));

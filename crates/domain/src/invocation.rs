@@ -44,7 +44,6 @@ impl InvocationOutcome {
 /// One tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolInvocation {
-    /// Invocation id.
     pub id: ToolInvocationId,
     /// Plan that the call ran for.
     pub plan: Option<PlanId>,

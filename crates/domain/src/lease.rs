@@ -67,7 +67,6 @@ impl fmt::Display for Owner {
 /// A granted lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Subject of the lease.
     pub subject: LeaseSubject,
     /// Owner that holds the lease.
     pub owner: Owner,

@@ -71,11 +71,11 @@ pub use hash::{ContentHash, HashError};
 pub use hint::{ArgumentValue, Hint, Placeholder, Suggestion};
 pub use id::{
     AttachmentId, AttemptId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId,
-    MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId,
+    MIN_PREFIX_LENGTH, MessageId, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId,
     SandboxId, SessionId, TaskId, TokenId, ToolInvocationId, TrackerWriteId, TurnId, WorkItemId,
     check_prefix, shortest_prefix,
 };
-pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
+pub use inheritance::{InheritanceError, InheritedType, MAX_CHAIN, inherit};
 pub use invariant::{
     Invariant, InvariantScope, InvariantTextError, ReconciledInvariants, ResolvedConflict,
     SourcedInvariant, reconcile,
@@ -90,7 +90,7 @@ pub use name::{ActorName, Name, NameError};
 pub use plan::{
     AnswerVerdict, ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
     ContextSnapshot, DEFAULT_MAX_PARALLEL, Decision, DecisionType, ExecutionMode, FailureCategory,
-    LARGEST_MAX_PARALLEL, LinkedPlan, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors,
+    LinkedPlan, MAX_PARALLEL_LIMIT, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors,
     PlanInputs, PlanPhase, PlanProfile, PlanProject, PlanReport, PlanStage, PlanState, PlanStep,
     PlanStrategy, REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState,
     StoredConflict, StrategyFault, Waiting, criteria, list_items,
@@ -103,7 +103,7 @@ pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
 pub use remote_agent::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};
 pub use resource::{Boundary, Properties, Resource, ResourceName};
 pub use resource_type::{
-    Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, MAXIMUM_SCAN_DEPTH,
+    Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, MAX_SCAN_DEPTH,
     RESERVED_ARGUMENTS, ResourceKind, ResourceType, TypeName, TypeRuleError,
 };
 pub use run::{Run, RunState};
@@ -123,11 +123,11 @@ pub use turn::{Turn, TurnState};
 pub use usage::{MicroUsd, TokenUsage, Tokens};
 pub use validation::{Attachment, ValidationMode, ValidationResult, ValidationScope};
 pub use work_item::{
-    Attempt, AttemptEvidence, AttemptOutcome, BODY_MAXIMUM, CodeLocation, ExternalItem, Finding,
-    Fingerprint, GateResult, LABEL_MAXIMUM, MERGE_CRITERIA_VERSION, MergeCriterion, MergeEvidence,
-    MergeOutcome, Moscow, NewWorkItem, OpenChange, Priority, ReasonedValue, RegressionProof,
-    RegressionRule, ReviewDecision, ReviewFinding, ReviewVerdict, Severity, Sighting,
-    StateTransition, StoredReview, StoryPoints, StoryPointsError, TITLE_MAXIMUM, TransitionCause,
-    TriageDecision, TriageVerdict, WorkItem, WorkItemKind, WorkItemState, WorkItemTextError,
-    checked_body, checked_labels, checked_title,
+    Attempt, AttemptEvidence, AttemptOutcome, CodeLocation, ExternalItem, Finding, Fingerprint,
+    GateResult, MAX_BODY_LENGTH, MAX_LABEL_LENGTH, MAX_TITLE_LENGTH, MERGE_CRITERIA_VERSION,
+    MergeCriterion, MergeEvidence, MergeOutcome, Moscow, NewWorkItem, OpenChange, Priority,
+    ReasonedValue, RegressionProof, RegressionRule, ReviewDecision, ReviewFinding, ReviewVerdict,
+    Severity, Sighting, StateTransition, StoredReview, StoryPoints, StoryPointsError,
+    TransitionCause, TriageDecision, TriageVerdict, WorkItem, WorkItemKind, WorkItemState,
+    WorkItemTextError, checked_body, checked_labels, checked_title,
 };

@@ -129,7 +129,7 @@ pub enum ContentError {
         limit: usize,
     },
     /// The content or metadata contains a NUL character, which PostgreSQL cannot store in text.
-    #[error("the {part} holds a NUL character at byte {at}")]
+    #[error("the {part} contains a NUL character at byte {at}")]
     Nul {
         /// `message` or `metadata`.
         part: &'static str,
@@ -267,7 +267,6 @@ impl NewMessage {
 /// A stored message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Message id.
     pub id: MessageId,
     /// Number in the session.
     pub sequence: Sequence,

@@ -1,6 +1,6 @@
 //! Names: `[[server:]namespace/]name`, parsed in the same way for every kind of entity.
 //!
-//! Segments are lower-cased and match `[a-z0-9][a-z0-9_-]*`; without a namespace a name is in
+//! Segments are lowercase and match `[a-z0-9][a-z0-9_-]*`; without a namespace a name is in
 //! `local/`. Namespaces of model providers contain models, whose names follow the provider's own
 //! conventions (`anthropic/claude-3.5-sonnet`), so there the last segment may also contain `.`,
 //! `:`, `/`.
@@ -27,7 +27,7 @@ const PROVIDERS: &[&str] = &[
     "scripted",
     "together",
 ];
-const SEGMENT_MAXIMUM: usize = 128;
+const MAX_SEGMENT_LENGTH: usize = 128;
 
 /// The text is not a name, or not allowed for a new entity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +90,7 @@ impl Name {
 /// Whether a text is a valid segment of a name.
 pub(crate) fn is_plain_segment(segment: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    segment.len() <= SEGMENT_MAXIMUM
+    segment.len() <= MAX_SEGMENT_LENGTH
         && segment.bytes().next().is_some_and(legal)
         && segment
             .bytes()
@@ -99,7 +99,7 @@ pub(crate) fn is_plain_segment(segment: &str) -> bool {
 
 fn is_model_segment(segment: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    segment.len() <= SEGMENT_MAXIMUM
+    segment.len() <= MAX_SEGMENT_LENGTH
         && segment.bytes().next().is_some_and(legal)
         && segment.bytes().next_back().is_some_and(legal)
         && segment
@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_survives_printing(text in "([a-z0-9][a-z0-9_-]{0,8}:)?([a-z0-9][a-z0-9_-]{0,8}/)[a-z0-9][a-z0-9_-]{0,8}") {
+        fn a_name_round_trips_through_text(text in "([a-z0-9][a-z0-9_-]{0,8}:)?([a-z0-9][a-z0-9_-]{0,8}/)[a-z0-9][a-z0-9_-]{0,8}") {
             let name = parse(&text).expect("well formed");
             prop_assert_eq!(parse(&name.to_string()).expect("printed"), name);
         }

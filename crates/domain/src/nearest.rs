@@ -1,7 +1,7 @@
 //! Finds the intended word for a misspelt one, for hints in errors.
 
 /// Minimum similarity of a suggested word, from 0 to 1.
-const MINIMUM_SIMILARITY: f64 = 0.5;
+const MIN_SIMILARITY: f64 = 0.5;
 
 /// Returns the known word that is most similar to a misspelt one.
 pub fn best<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<String> {
@@ -24,7 +24,7 @@ pub fn all<'w>(word: &str, known: impl Iterator<Item = &'w str>, limit: usize) -
             .fold(0.0, f64::max);
             (similarity, known)
         })
-        .filter(|(similarity, _)| *similarity >= MINIMUM_SIMILARITY)
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .collect();
     // The sort is stable, so equally similar words keep their order.
     similar.sort_by(|left, right| right.0.total_cmp(&left.0));

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::invariant::{TEXT_MAXIMUM, checked_text};
+use crate::invariant::{MAX_TEXT_LENGTH, checked_text};
 use crate::name::is_plain_segment;
 use crate::resource::Resource;
 use crate::{ActorName, Name, ProjectId, ResourceId, Timestamp, TypeName, Version};
 
-const TAG_MAXIMUM: usize = 64;
+const MAX_TAG_LENGTH: usize = 64;
 
 /// Invalid part of a project.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,11 +20,11 @@ pub enum ProjectPartError {
     #[error("`{0}` is not an alias: letters, digits, `_` or `-`, beginning with a letter or digit")]
     Alias(String),
     /// The tag is empty, too long, or more than one line.
-    #[error("`{0}` is not a tag: one line of at most {TAG_MAXIMUM} characters")]
+    #[error("`{0}` is not a tag: one line of at most {MAX_TAG_LENGTH} characters")]
     Tag(String),
     /// The invariant is not a valid sentence.
     #[error(
-        "an invariant cannot be empty, hold a hidden character or more than {TEXT_MAXIMUM} characters"
+        "an invariant must not be empty, contain a hidden character or exceed {MAX_TEXT_LENGTH} characters"
     )]
     Invariant,
     /// A value occurs twice.
@@ -123,7 +123,7 @@ impl ProjectRules {
         for tag in &mut self.tags {
             let trimmed = tag.trim();
             let length = trimmed.chars().count();
-            if length == 0 || length > TAG_MAXIMUM || trimmed.chars().any(char::is_control) {
+            if length == 0 || length > MAX_TAG_LENGTH || trimmed.chars().any(char::is_control) {
                 return Err(ProjectPartError::Tag(tag.clone()));
             }
             *tag = trimmed.to_owned();
@@ -151,7 +151,6 @@ impl ProjectRules {
 /// A named scope of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Project id.
     pub id: ProjectId,
     /// Name, unique among projects.
     pub name: Name,

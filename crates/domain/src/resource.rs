@@ -12,7 +12,7 @@ use crate::resource_type::TypeName;
 use crate::{ContentHash, ResourceId, SandboxStrategy, Timestamp, Version};
 
 /// Maximum length of a resource name.
-const NAME_MAXIMUM: usize = 512;
+const MAX_NAME_BYTES: usize = 512;
 
 /// Argument values that a resource's type declares.
 pub type Properties = BTreeMap<String, Value>;
@@ -33,8 +33,7 @@ impl ResourceName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Name of a child with this segment.
-    pub fn below(&self, segment: &str) -> Result<Self, NameError> {
+    pub fn child_name(&self, segment: &str) -> Result<Self, NameError> {
         format!("{}/{segment}", self.0).parse()
     }
 
@@ -81,7 +80,7 @@ impl FromStr for ResourceName {
             part: "name",
             segment: segment.to_owned(),
         };
-        if text.len() > NAME_MAXIMUM {
+        if text.len() > MAX_NAME_BYTES {
             return Err(invalid(text));
         }
         let mut parts = text.splitn(3, '/');
@@ -124,7 +123,6 @@ impl<'de> Deserialize<'de> for ResourceName {
 /// A resource that plans work on, such as a directory or a database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resource {
-    /// Resource id.
     pub id: ResourceId,
     /// Name, unique among resources.
     pub name: ResourceName,
@@ -216,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_survives_printing(text in "([a-z0-9][a-z0-9_-]{0,8}:)?[a-z0-9][a-z0-9_-]{0,8}(/[a-z0-9][a-z0-9_-]{0,8}){1,4}") {
+        fn a_name_round_trips_through_text(text in "([a-z0-9][a-z0-9_-]{0,8}:)?[a-z0-9][a-z0-9_-]{0,8}(/[a-z0-9][a-z0-9_-]{0,8}){1,4}") {
             let name: ResourceName = text.parse().expect("well formed");
             prop_assert_eq!(name.to_string().parse::<ResourceName>().expect("printed"), name);
         }

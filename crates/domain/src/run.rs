@@ -49,7 +49,6 @@ impl RunState {
 /// One run of an actor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Run id.
     pub id: RunId,
     /// Namespace of the plan, project or caller that started the run; decides who can see the run.
     pub namespace: String,
@@ -61,7 +60,6 @@ pub struct Run {
     pub input: Value,
     /// Options of the request that started the run.
     pub options: Value,
-    /// State of the run.
     pub state: RunState,
     /// Whether cancellation was requested.
     pub is_cancelled: bool,

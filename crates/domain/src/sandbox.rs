@@ -147,7 +147,6 @@ impl fmt::Display for CheckpointNumber {
 /// A sandbox without its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Sandbox id.
     pub id: SandboxId,
     /// Name chosen by the user.
     pub name: String,

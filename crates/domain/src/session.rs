@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ActorName, Sequence, SessionId, Timestamp, TokenUsage};
 
-const NAME_MAXIMUM: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 
 /// Version of a mutable row: incremented by every update, and an update names the version it read.
 #[derive(
@@ -30,10 +30,10 @@ pub enum SessionNameError {
     #[error("a session name cannot be empty")]
     Empty,
     /// The name has more than 200 characters.
-    #[error("the session name has {0} characters, more than {NAME_MAXIMUM}")]
+    #[error("the session name has {0} characters, more than {MAX_NAME_LENGTH}")]
     TooLong(usize),
     /// The name contains a control character such as a line break.
-    #[error("the session name holds a control character")]
+    #[error("the session name contains a control character")]
     Control,
 }
 
@@ -65,7 +65,7 @@ impl FromStr for SessionName {
             return Err(SessionNameError::Control);
         }
         let length = trimmed.chars().count();
-        if length > NAME_MAXIMUM {
+        if length > MAX_NAME_LENGTH {
             return Err(SessionNameError::TooLong(length));
         }
         Ok(Self(trimmed.to_owned()))
@@ -81,7 +81,6 @@ impl fmt::Display for SessionName {
 /// A session without its messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// Session id.
     pub id: SessionId,
     /// Name chosen by the user.
     pub name: Option<SessionName>,
@@ -129,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_survives_printing(text in "\\PC{0,250}") {
+        fn a_name_round_trips_through_text(text in "\\PC{0,250}") {
             if let Ok(name) = text.parse::<SessionName>() {
                 prop_assert_eq!(name.to_string().parse::<SessionName>().expect("printed"), name);
             }

@@ -111,7 +111,7 @@ mod tests {
     use super::SandboxStrategy;
 
     #[test]
-    fn a_strategy_survives_printing_and_json() {
+    fn a_strategy_round_trips_through_text_and_json() {
         for strategy in SandboxStrategy::ALL {
             assert_eq!(strategy.as_str().parse(), Ok(strategy));
             let json = serde_json::to_string(&strategy).expect("json");

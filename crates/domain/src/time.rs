@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_survives_printing(micros in -10_000_000_000_000_i64..10_000_000_000_000_000) {
+        fn a_time_round_trips_through_text(micros in -10_000_000_000_000_i64..10_000_000_000_000_000) {
             let time = Timestamp::from_micros(micros);
             prop_assert_eq!(time.to_string().parse::<Timestamp>().expect("printed"), time);
         }

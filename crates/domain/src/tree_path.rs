@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_of_any_bytes_survives_printing(bytes in prop::collection::vec(any::<u8>(), 1..40)) {
+        fn a_path_of_any_bytes_round_trips_through_text(bytes in prop::collection::vec(any::<u8>(), 1..40)) {
             if let Ok(path) = TreePath::from_bytes(bytes) {
                 let parsed: TreePath = path.to_string().parse().expect("its own text");
                 prop_assert_eq!(parsed, path);

@@ -38,7 +38,6 @@ impl TurnState {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// Turn id.
     pub id: TurnId,
     /// Session that the turn belongs to.
     pub session: SessionId,
@@ -46,7 +45,6 @@ pub struct Turn {
     pub model: String,
     /// Sandbox in which the tools of the turn work.
     pub sandbox: Option<String>,
-    /// State of the turn.
     pub state: TurnState,
     /// Error message of a failed turn.
     pub error: Option<String>,

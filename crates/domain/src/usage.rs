@@ -47,7 +47,6 @@ pub struct TokenUsage {
     pub input_tokens: Tokens,
     /// Tokens received from models.
     pub output_tokens: Tokens,
-    /// Cost of the tokens.
     pub cost_micro_usd: MicroUsd,
 }
 

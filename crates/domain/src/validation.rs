@@ -71,7 +71,6 @@ impl ValidationScope {
 /// A validation attached to a resource: everywhere, in a project, or in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
-    /// Attachment id.
     pub id: AttachmentId,
     /// Name of the validation.
     pub validation: String,

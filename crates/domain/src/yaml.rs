@@ -47,7 +47,7 @@ impl Fault {
 
     /// Sets line and column, from 1.
     #[must_use]
-    pub const fn placed(mut self, place: (u64, u64)) -> Self {
+    pub const fn at_place(mut self, place: (u64, u64)) -> Self {
         self.place = Some(place);
         self
     }
@@ -169,13 +169,13 @@ fn reword(message: &str) -> (String, Option<String>, Option<Hint>) {
     }
     if let Some((_, rest)) = message.split_once("duplicate field `") {
         let field = rest.split('`').next().unwrap_or(rest);
-        let fix = "leave one of them out".into();
+        let fix = "remove one of them".into();
         let phrase = format!("the field `{field}` occurs twice, under two of its names");
         return (phrase, None, Some(fix));
     }
     if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
         let field = rest.split(", set ").next().unwrap_or(rest);
-        let fix = "leave one of them out".into();
+        let fix = "remove one of them".into();
         return (format!("the field `{field}` occurs twice"), None, Some(fix));
     }
     match PARSER_TERMS
@@ -390,7 +390,7 @@ mod tests {
             (
                 "name: a\nname: b\n",
                 "the field `name` occurs twice",
-                "leave one of them out",
+                "remove one of them",
             ),
             (
                 "name: [a]\n",

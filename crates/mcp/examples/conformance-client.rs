@@ -45,14 +45,14 @@ fn run(url: &str) -> Result<(), McpError> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = Options::new(folder.path());
     options.tokens = Some(Arc::new(FileTokens::new(folder.path())));
-    options.most_offered = usize::MAX;
+    options.max_offered_tools = usize::MAX;
     let definition = definition(url);
     let servers = Servers::new(options.clone()).expect("a runtime");
     servers.add(definition.clone(), None)?;
     with_sign_in(&servers, || servers.connect("suite").map(drop))?;
-    let desk = GateFixture::new(&servers.offer(), None).answering(&[""; 64]);
-    for (tool, arguments) in calls(&desk) {
-        with_sign_in(&servers, || match desk.call(&tool, &arguments) {
+    let gate = GateFixture::new(&servers.offer(), None).answering(&[""; 64]);
+    for (tool, arguments) in calls(&gate) {
+        with_sign_in(&servers, || match gate.call(&tool, &arguments) {
             CallOutcome::Failed(failure) if failure.kind == FailureKind::HumanNeeded => {
                 Err(McpError::Authorization {
                     server: "suite".to_owned(),
@@ -82,8 +82,8 @@ fn with_sign_in(
 }
 
 /// The calls to make: the calls that the suite specifies, or one call of every tool.
-fn calls(desk: &GateFixture) -> Vec<(String, Value)> {
-    let tools = desk.gate.registry().list();
+fn calls(gate: &GateFixture) -> Vec<(String, Value)> {
+    let tools = gate.gate.registry().list();
     let tools = tools.filter(|tool| tool.source == Source::Mcp && tool.name.namespace() != "mcp");
     let all_calls: Vec<_> = tools
         .map(|tool| (tool.name.clone(), sample(&tool.input_schema)))
@@ -91,7 +91,7 @@ fn calls(desk: &GateFixture) -> Vec<(String, Value)> {
     // One tool of the suite expects the schema of another tool as this client received it.
     if let [(first, _), (echo, _)] = all_calls.as_slice()
         && echo.short() == "json_schema_echo"
-        && let Ok(focal) = desk.gate.registry().get(&first.to_string())
+        && let Ok(focal) = gate.gate.registry().get(&first.to_string())
     {
         return vec![(echo.to_string(), json!({"schema": focal.input_schema}))];
     }

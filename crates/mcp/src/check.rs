@@ -60,7 +60,7 @@ impl ServerDefinition {
         Err(BrokenRule::new(
             "name",
             format!("`{name}` cannot be the name of a server"),
-            "write up to 40 lower-case letters, digits, `_` or `-`, such as `github`",
+            "write up to 40 lowercase letters, digits, `_` or `-`, such as `github`",
         ))
     }
 
@@ -77,7 +77,7 @@ impl ServerDefinition {
                 return Err(BrokenRule::new(
                     "url",
                     "the server has both a `command` and a `url`",
-                    "leave one of them out",
+                    "remove one of them",
                 ));
             }
             (Some(command), None) if command.trim().is_empty() => {

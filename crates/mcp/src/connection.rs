@@ -17,7 +17,8 @@ use tokio::sync::OnceCell;
 use crate::callers::Callers;
 use crate::definition::{Protocol, ServerDefinition};
 use crate::error::McpError;
-use crate::handler::{Handler, ListChanges, NotifyingTransport};
+use crate::handler::Handler;
+use crate::notifications::{ListChanges, NotifyingTransport};
 use crate::resolve::ResolvedServer;
 use crate::stdio::{self, Fault, MAX_MESSAGE_SIZE, RunningProgram, StderrTail, with_sources};
 use crate::{http, listing::Listing};
@@ -43,7 +44,7 @@ pub(crate) struct ConnectionParameters {
     pub(crate) definition: Arc<ServerDefinition>,
     pub(crate) resolved: ResolvedServer,
     pub(crate) callers: Arc<Callers>,
-    pub(crate) news: Arc<ListChanges>,
+    pub(crate) list_changes: Arc<ListChanges>,
     pub(crate) tokens: Option<Arc<dyn crate::oauth::TokenStore>>,
     /// Directories of a sandbox that the program may access.
     pub(crate) folders: WorkspaceFolders,
@@ -87,7 +88,7 @@ impl ServerConnection {
     async fn connect_program(parameters: ConnectionParameters) -> Result<Self, McpError> {
         let server = parameters.definition.name.clone();
         let (handler, lifecycle) = (parameters.handler(), parameters.lifecycle());
-        let (callers, news) = (parameters.callers, parameters.news);
+        let (callers, list_changes) = (parameters.callers, parameters.list_changes);
         let visible = stdio::VisibleFolders {
             folders: parameters.folders,
             homes: parameters.homes,
@@ -99,7 +100,7 @@ impl ServerConnection {
         let transport = NotifyingTransport {
             inner,
             callers,
-            news,
+            list_changes,
         };
         match handler.serve_with_lifecycle(transport, lifecycle).await {
             Ok(service) => Ok(Self {
@@ -129,7 +130,7 @@ impl ServerConnection {
     async fn connect_endpoint(parameters: ConnectionParameters) -> Result<Self, McpError> {
         let server = parameters.definition.name.clone();
         let (handler, lifecycle) = (parameters.handler(), parameters.lifecycle());
-        let (callers, news) = (parameters.callers, parameters.news);
+        let (callers, list_changes) = (parameters.callers, parameters.list_changes);
         let inner = http::transport(
             &parameters.definition,
             parameters.resolved,
@@ -139,7 +140,7 @@ impl ServerConnection {
         let transport = NotifyingTransport {
             inner,
             callers,
-            news,
+            list_changes,
         };
         let service = handler.serve_with_lifecycle(transport, lifecycle).await;
         let service = service.map_err(|error| match error {

@@ -153,7 +153,7 @@ pub struct OAuth {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerDefinition {
-    /// Name: a lower-case word, the namespace of its tools.
+    /// Name: a lowercase word, the namespace of its tools.
     pub name: String,
     /// Description for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,7 +286,6 @@ impl ServerDefinition {
         }
     }
 
-    /// Transport of the server.
     pub fn transport(&self) -> Transport {
         match self.transport {
             Some(transport) => transport,

@@ -120,7 +120,7 @@ pub(crate) fn broken_rule(
         .get(line)
         .and_then(|text| text.find(broken.field))
         .unwrap_or(0);
-    let fault = Fault::new(broken.message).placed((line as u64 + 1, column as u64 + 1));
+    let fault = Fault::new(broken.message).at_place((line as u64 + 1, column as u64 + 1));
     DefinitionFault::rule(fault, broken.fix).in_file(file, DefinitionKind::McpServer, text)
 }
 

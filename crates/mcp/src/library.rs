@@ -65,7 +65,7 @@ pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
         .collect()
 }
 
-pub(crate) fn own(short: &str) -> ToolName {
+pub(crate) fn library_tool_name(short: &str) -> ToolName {
     format!("{OWN}/{short}")
         .parse()
         .expect("the names of these tools are valid")
@@ -73,7 +73,7 @@ pub(crate) fn own(short: &str) -> ToolName {
 
 fn spec(short: &str, description: &str, input_schema: Value) -> ToolSpec {
     ToolSpec {
-        name: own(short),
+        name: library_tool_name(short),
         description: description.to_owned(),
         source: Source::Mcp,
         category: Category::External,

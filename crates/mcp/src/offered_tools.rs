@@ -103,7 +103,7 @@ impl Servers {
         failed: Vec<(String, McpError)>,
     ) -> OfferedTools {
         tools.sort_by(|left, right| left.spec().name.cmp(&right.spec().name));
-        let deferred = if tools.len() > self.most_offered() {
+        let deferred = if tools.len() > self.max_offered_tools() {
             tools.iter().map(|tool| tool.spec().name.clone()).collect()
         } else {
             BTreeSet::new()
@@ -114,7 +114,7 @@ impl Servers {
                 spec: tool.spec().clone(),
                 about: tool.description_alone().to_owned(),
             });
-            let name = library::own("search-tools");
+            let name = library::library_tool_name("search-tools");
             offered.push(Arc::new(ToolSearch::of_servers(name, searchable.collect())));
         }
         offered.extend(tools.into_iter().map(|tool| tool as Arc<dyn Tool>));

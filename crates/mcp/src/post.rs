@@ -99,7 +99,6 @@ impl StreamableHttpClient for BoundedClient {
     }
 }
 
-/// Parses a response.
 async fn parse_response(
     message: &ClientJsonRpcMessage,
     has_session: bool,

@@ -26,8 +26,8 @@ use crate::connection::{ConnectionParameters, ServerConnection};
 use crate::definition::{ServerDefinition, Transport};
 use crate::driver::Engine;
 use crate::error::{McpError, STARTING};
-use crate::handler::ListChanges;
 use crate::listing::Listing;
+use crate::notifications::ListChanges;
 use crate::resolve::{self, Secrets};
 use crate::servers::Options;
 
@@ -101,7 +101,7 @@ pub(crate) struct Server {
     pub(crate) definition: Arc<ServerDefinition>,
     pub(crate) shared: ServerContext,
     pub(crate) callers: Arc<Callers>,
-    news: Arc<ListChanges>,
+    list_changes: Arc<ListChanges>,
     closing: CancellationToken,
     starts: AtomicUsize,
     state: Mutex<ServerState>,
@@ -137,7 +137,7 @@ impl Server {
             definition: Arc::new(definition),
             shared,
             callers: Arc::default(),
-            news: Arc::default(),
+            list_changes: Arc::default(),
             closing: CancellationToken::new(),
             starts: AtomicUsize::new(0),
             state: Mutex::new(ServerState {
@@ -289,12 +289,12 @@ impl Server {
         let resolved = resolve::resolve(&self.definition, &options.variables, &options.folder)?;
         self.lock().secrets = Secrets::from_server(&resolved);
         // Notifications of an earlier connection do not concern this one.
-        self.news.take();
+        self.list_changes.take_stale();
         let parameters = ConnectionParameters {
             definition: Arc::clone(&self.definition),
             resolved,
             callers: Arc::clone(&self.callers),
-            news: Arc::clone(&self.news),
+            list_changes: Arc::clone(&self.list_changes),
             tokens: options.tokens.clone(),
             folders,
             homes: options.homes.clone(),
@@ -341,7 +341,7 @@ impl Server {
             tokio::select! {
                 () = self.closing.cancelled() => break,
                 () = sleep(CHECK_INTERVAL) => {}
-                () = self.news.bell.notified() => {
+                () = self.list_changes.became_stale.notified() => {
                     tokio::select! {
                         () = self.closing.cancelled() => break,
                         () = sleep(DEBOUNCE) => {}
@@ -386,7 +386,7 @@ impl Server {
     }
 
     async fn refresh_if_stale(&self, link: &ServerConnection) {
-        if !self.news.take() {
+        if !self.list_changes.take_stale() {
             return;
         }
         // If the list cannot be fetched, keep the old one. Calls of changed tools then fail on the server.

@@ -17,8 +17,8 @@ use crate::oauth::TokenStore;
 use crate::resolve::Variables;
 use crate::server::{Server, ServerContext};
 
-/// Default for [`Options::most_offered`].
-pub const MOST_OFFERED: usize = 40;
+/// Default for [`Options::max_offered_tools`].
+pub const MAX_OFFERED_TOOLS: usize = 40;
 
 /// Settings of all servers.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct Options {
     pub tokens: Option<Arc<dyn TokenStore>>,
     /// Maximum number of tools that are declared to models. If there are more, models find all of them through a
     /// search.
-    pub most_offered: usize,
+    pub max_offered_tools: usize,
 }
 
 impl Options {
@@ -45,7 +45,7 @@ impl Options {
             folder: folder.into(),
             homes: None,
             tokens: None,
-            most_offered: MOST_OFFERED,
+            max_offered_tools: MAX_OFFERED_TOOLS,
         }
     }
 }
@@ -139,11 +139,10 @@ impl Servers {
         server.ok_or_else(|| McpError::NotFound(name.to_owned()))
     }
 
-    pub(crate) fn most_offered(&self) -> usize {
-        self.shared.options.most_offered
+    pub(crate) fn max_offered_tools(&self) -> usize {
+        self.shared.options.max_offered_tools
     }
 
-    /// Status of a server.
     pub fn status(&self, name: &str) -> Result<Status, McpError> {
         let server = self.get(name)?;
         Ok(Status {

@@ -224,7 +224,7 @@ impl PreparedCall for PreparedMcpCall<'_> {
     }
 
     fn run(mut self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
-        let touched = self.touched();
+        let touched = self.touched_paths();
         let result = {
             let params = CallToolRequestParams::new(self.tool.raw.clone())
                 .with_arguments(self.arguments.clone());
@@ -252,7 +252,7 @@ impl PreparedCall for PreparedMcpCall<'_> {
 }
 
 impl PreparedMcpCall<'_> {
-    fn touched(&self) -> TouchedPaths {
+    fn touched_paths(&self) -> TouchedPaths {
         if self.tool.spec.capability.is_writing() && !self.folders.roots.is_empty() {
             TouchedPaths::Anything
         } else {

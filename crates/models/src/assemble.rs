@@ -64,7 +64,7 @@ impl Assembler {
     /// Appends reasoning text.
     pub(crate) fn reasoning(&mut self, text: &str) {
         if !text.is_empty() {
-            self.thought().text.push_str(text);
+            self.current_reasoning().text.push_str(text);
             self.pending
                 .push_back(StreamEvent::Reasoning(text.to_owned()));
         }
@@ -72,7 +72,7 @@ impl Assembler {
 
     /// Changes the seal (the provider's opaque data) of the current reasoning block. Starts a block if there is none.
     pub(crate) fn seal(&mut self, change: impl FnOnce(&mut Option<Value>)) {
-        change(&mut self.thought().seal);
+        change(&mut self.current_reasoning().seal);
     }
 
     /// Ends the current reasoning block; further reasoning starts a new one.
@@ -80,7 +80,7 @@ impl Assembler {
         self.is_thinking = false;
     }
 
-    fn thought(&mut self) -> &mut Reasoning {
+    fn current_reasoning(&mut self) -> &mut Reasoning {
         if !self.is_thinking || self.message.reasoning.is_empty() {
             self.message.reasoning.push(Reasoning {
                 text: String::new(),
@@ -98,7 +98,7 @@ impl Assembler {
     /// Starts a tool call and returns its index. A missing or repeated id is replaced.
     pub(crate) fn start_call(&mut self, id: Option<&str>, name: &str) -> usize {
         self.is_thinking = false;
-        let name = self.names.own(name).to_owned();
+        let name = self.names.original(name).to_owned();
         let index = self.message.calls.len();
         let is_used = |id: &str| self.message.calls.iter().any(|call| call.id == id);
         let id = match id {

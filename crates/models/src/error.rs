@@ -35,7 +35,7 @@ pub enum ErrorKind {
     ContentFiltered,
     /// A time limit expired.
     Timeout,
-    /// The connection was cut before the answer was complete.
+    /// The connection was interrupted before the answer was complete.
     Interrupted,
     /// The answer has neither text nor tool calls.
     EmptyAnswer,

@@ -78,8 +78,9 @@ impl ModelFile {
             }
         }
         if let Some(name) = parsed.providers.keys().find(|name| !is_provider(name)) {
-            let message =
-                format!("`{name}` cannot name a provider; use small letters, digits, `-` and `_`");
+            let message = format!(
+                "`{name}` cannot name a provider; use lowercase letters, digits, `-` and `_`"
+            );
             return Err(yaml::broken(file, message));
         }
         Ok(parsed)

@@ -132,7 +132,10 @@ pub(crate) async fn next_chunk(
         Ok(Err(error)) => Err(ModelError::new(
             ErrorKind::Interrupted,
             model,
-            format!("the connection was cut: {}", outbound::root_cause(&error)),
+            format!(
+                "the connection was interrupted: {}",
+                outbound::root_cause(&error)
+            ),
         )),
         Err(_) => Err(ModelError::new(
             ErrorKind::Timeout,
@@ -150,7 +153,7 @@ fn failed(model: &ModelName, error: &reqwest::Error) -> ModelError {
     let (kind, problem) = if error.is_connect() {
         (ErrorKind::Unreachable, "the provider cannot be reached")
     } else {
-        (ErrorKind::Interrupted, "the connection was cut")
+        (ErrorKind::Interrupted, "the connection was interrupted")
     };
     ModelError::new(
         kind,

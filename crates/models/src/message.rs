@@ -33,7 +33,6 @@ impl ChatMessage {
     }
 }
 
-/// A part of a user message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserPart {
@@ -94,7 +93,6 @@ pub struct ToolCall {
     pub signature: Option<String>,
 }
 
-/// Result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,

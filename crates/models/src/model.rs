@@ -144,13 +144,13 @@ impl Capabilities {
             lacking.push("images");
         }
         if request.response_schema.is_some() && !self.json_schema {
-            lacking.push("answers by a JSON schema");
+            lacking.push("answers constrained to a JSON schema");
         }
         if self
             .input_tokens(0)
             .is_some_and(|maximum| estimated_tokens(request, Estimate::Low) > maximum)
         {
-            lacking.push("a context window of this size");
+            lacking.push("a context window that is large enough");
         }
         if self
             .max_tools
@@ -172,7 +172,6 @@ pub(crate) enum Estimate {
     High,
 }
 
-/// Estimates the tokens of a request.
 pub(crate) fn estimated_tokens(request: &ChatRequest, estimate: Estimate) -> u64 {
     const TOKENS_PER_IMAGE: usize = 1_500;
     use crate::message::{ChatMessage, UserPart};

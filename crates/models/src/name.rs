@@ -51,7 +51,7 @@ impl FromStr for ModelName {
     }
 }
 
-/// Whether a text is a valid provider name: lower-case letters, digits, `-` and `_`.
+/// Whether a text is a valid provider name: lowercase letters, digits, `-` and `_`.
 pub(crate) fn is_provider(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && text.bytes().all(|byte| {

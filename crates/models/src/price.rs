@@ -318,7 +318,7 @@ impl Table {
 
     fn describe(&self, provider: &str, model: &str) -> Description {
         let full_name = format!("{provider}/{model}");
-        let exact = [Some(full_name.as_str()), undated(&full_name)];
+        let exact = [Some(full_name.as_str()), strip_version(&full_name)];
         let exact = exact.into_iter().flatten();
         let exact = exact.filter_map(|name| self.0.get(name).copied());
         let mut families: Vec<(&str, Description)> = self
@@ -337,7 +337,7 @@ impl Table {
 }
 
 /// The name without a version suffix: `-2025-08-07`, `-20250929`, `-latest`.
-fn undated(name: &str) -> Option<&str> {
+fn strip_version(name: &str) -> Option<&str> {
     if let Some(short) = name.strip_suffix("-latest") {
         return Some(short);
     }
@@ -355,7 +355,7 @@ fn undated(name: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Price, Table, WrittenPrice, undated};
+    use super::{Price, Table, WrittenPrice, strip_version};
     use crate::event::Usage;
     use crate::file::ModelFile;
     use cleveragents_domain::MicroUsd;
@@ -432,7 +432,7 @@ mod tests {
             ("anthropic/claude-opus-4-1", None),
             ("x/1-22-33", None),
         ] {
-            assert_eq!(undated(name), short, "{name}");
+            assert_eq!(strip_version(name), short, "{name}");
         }
     }
 

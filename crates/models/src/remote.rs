@@ -23,7 +23,7 @@ use crate::retry::Backend;
 use crate::wire::{self, DecodeError, ErrorReply, Target, ToolNames};
 
 /// Maximum number of bytes read from a failed response.
-const LONGEST_FAILURE: usize = 64 * 1024;
+const MAX_FAILURE_BYTES: usize = 64 * 1024;
 
 /// Maximum wait for the end of a body after a complete answer.
 const END_TIMEOUT: Duration = Duration::from_millis(20);
@@ -226,7 +226,7 @@ impl ProviderModel {
         let mut body = Vec::new();
         let name = &self.target.name;
         // An unreadable body is ignored: the status is sufficient for an error.
-        while body.len() < LONGEST_FAILURE
+        while body.len() < MAX_FAILURE_BYTES
             && let Ok(Some(chunk)) = next_chunk(name, &mut response, self.limits.connect).await
         {
             body.extend_from_slice(chunk.as_ref());
@@ -259,7 +259,6 @@ impl ProviderModel {
     }
 }
 
-/// Content type of a response.
 fn content_type(response: &Response) -> &str {
     let kind = response.headers().get(CONTENT_TYPE);
     kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()

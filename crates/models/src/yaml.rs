@@ -58,7 +58,7 @@ fn malformed(file: &str, error: &serde_saphyr::Error) -> ModelError {
     if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
         let key = rest.split(", set ").next().unwrap_or_default();
         message = format!("the field `{key}` occurs twice");
-        hint = Some("leave one of them out".to_owned());
+        hint = Some("remove one of them".to_owned());
     }
     let error = ModelError::about(ErrorKind::MalformedFile, place, message);
     match hint {

@@ -52,7 +52,7 @@ pub enum ProcessError {
         program: OsString,
     },
     /// The policy is contradictory.
-    #[error("the confinement of command `{}` is wrong: {reason}", program.display())]
+    #[error("the confinement of command `{}` is invalid: {reason}", program.display())]
     InvalidPolicy {
         /// Program as given.
         program: OsString,
@@ -76,9 +76,9 @@ impl Diagnose for ProcessError {
     fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::ProgramNotFound { program } => {
-                hint!("install `{}`, or name it with its path", program.display())
+                hint!("install `{}`, or give its path", program.display())
             }
-            Self::FolderMissing { .. } => "make the folder, or name another one".into(),
+            Self::FolderMissing { .. } => "create the folder, or name another one".into(),
             Self::ConfinementUnavailable { missing, .. } => hint!(
                 "run it on Linux 6.2 or newer with Landlock, or where user namespaces are allowed \
                  ({})",

@@ -94,12 +94,12 @@ impl Limits {
     /// 4 GiB.
     #[must_use]
     pub fn untrusted() -> Self {
-        const LEAST_MEMORY: u64 = 2 << 30;
+        const MIN_MEMORY: u64 = 2 << 30;
         let machine = rustix::system::sysinfo();
         let memory = u64::from(machine.mem_unit) * machine.totalram as u64;
         Self {
             processes: Some(2048),
-            total_memory_bytes: Some((memory / 2).max(LEAST_MEMORY)),
+            total_memory_bytes: Some((memory / 2).max(MIN_MEMORY)),
             file_bytes: Some(4 << 30),
             ..Self::default()
         }

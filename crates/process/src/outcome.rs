@@ -143,7 +143,6 @@ impl Enforcement {
 /// A limit that was actually in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnforcedLimit {
-    /// Limited resource.
     pub resource: LimitedResource,
     /// The maximum: a number of processes, or bytes.
     pub most: u64,

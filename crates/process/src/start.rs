@@ -21,7 +21,7 @@ pub type StderrCallback = Box<dyn Fn(&[u8]) + Send>;
 pub struct RunningProcess {
     cancel: Cancel,
     ended: Receiver<()>,
-    keeper: Option<JoinHandle<Result<CommandResult, ProcessError>>>,
+    supervisor: Option<JoinHandle<Result<CommandResult, ProcessError>>>,
 }
 
 /// Our ends of the pipes of a program.
@@ -57,7 +57,7 @@ pub fn start(
     let cancel = Cancel::new();
     let (started, starts) = mpsc::sync_channel(1);
     let (ends, ended) = mpsc::sync_channel(1);
-    let keeper = ProgramThread {
+    let supervisor = ProgramThread {
         invocation: invocation.clone(),
         piped,
         errors,
@@ -66,13 +66,13 @@ pub fn start(
         ends,
     };
     let thread = thread::Builder::new()
-        .name("process-keeper".to_owned())
-        .spawn(move || keeper.run_program())
-        .map_err(|error| cannot("starting its keeper", error))?;
+        .name("process-supervisor".to_owned())
+        .spawn(move || supervisor.run_program())
+        .map_err(|error| cannot("starting the supervisor thread", error))?;
     let mut running = RunningProcess {
         cancel,
         ended,
-        keeper: Some(thread),
+        supervisor: Some(thread),
     };
     if starts.recv().is_err() {
         // The thread ended without reporting that the program runs.
@@ -121,7 +121,7 @@ impl ProgramThread {
 impl RunningProcess {
     /// Whether the program and its descendants have ended.
     pub fn has_ended(&self) -> bool {
-        self.keeper.as_ref().is_none_or(JoinHandle::is_finished)
+        self.supervisor.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits up to `grace` for the program to exit, then kills it with all its descendants, and returns its
@@ -135,9 +135,9 @@ impl RunningProcess {
     }
 
     fn join(&mut self) -> Option<Result<CommandResult, ProcessError>> {
-        let keeper = self.keeper.take()?;
+        let supervisor = self.supervisor.take()?;
         Some(
-            keeper
+            supervisor
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         )
@@ -147,9 +147,9 @@ impl RunningProcess {
 impl Drop for RunningProcess {
     fn drop(&mut self) {
         self.cancel.cancel();
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(supervisor) = self.supervisor.take() {
             // The result is not needed.
-            let _outcome = keeper.join();
+            let _outcome = supervisor.join();
         }
     }
 }

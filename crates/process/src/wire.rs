@@ -100,7 +100,6 @@ pub(crate) fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Sends a message.
 pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T) -> io::Result<()> {
     let framed = frame(message)?;
     send_all(socket.as_fd(), &framed)

@@ -35,7 +35,6 @@ pub struct ProjectCaches {
 /// Disk usage of the caches of one project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Folder of the caches.
     pub folder: PathBuf,
     /// Total size of the files in bytes, without links.
     pub bytes: u64,

@@ -33,7 +33,7 @@ pub struct Change {
 pub(crate) trait BaseContent {
     /// Stores the original content of each path in `objects`. Returns the state of each path, `None` if its content is
     /// lost.
-    fn keep(
+    fn store_original(
         &self,
         paths: &[(TreePath, PathRecord)],
         objects: &mut Objects,
@@ -154,7 +154,7 @@ fn read_candidates(
         .filter_map(|candidate| Some((candidate.path.clone(), candidate.known?)))
         .collect();
     if !unknown.is_empty() {
-        let mut originals = base.keep(&unknown, objects)?.into_iter();
+        let mut originals = base.store_original(&unknown, objects)?.into_iter();
         for candidate in &mut candidates {
             if candidate.before.is_none()
                 && let Some(known) = candidate.known
@@ -184,7 +184,7 @@ fn read_candidates(
                 let hash = (!is_first).then_some(state.hash);
                 let known = match state.kind() {
                     FileKind::Directory => PathRecord::folder(state.mode),
-                    _ => PathRecord::seen(stat, state.mode, hash, captured_at),
+                    _ => PathRecord::from_scan(stat, state.mode, hash, captured_at),
                 };
                 manifest.learn(path.clone(), Some(known));
             }

@@ -235,7 +235,7 @@ impl Member {
         let unsettled = write_original(&manifest, &copied).during("writing", &manifest)?;
         let mut own_paths = Vec::new();
         for inner in unsettled {
-            own_paths.push(below(path, &inner)?);
+            own_paths.push(join_paths(path, &inner)?);
         }
         own_paths.extend(self.relocate(copy, path, &self.location)?);
         if is_small {
@@ -358,7 +358,7 @@ impl Member {
                     .collect(),
             };
             for inner in inner_paths {
-                changed.push(below(&folder.path, &inner)?);
+                changed.push(join_paths(&folder.path, &inner)?);
             }
         }
         Ok(changed)
@@ -393,7 +393,7 @@ impl Member {
                         root: &root,
                         manifest: &self.dependency_manifest(number),
                     }
-                    .keep(&[(inner, *known)], objects)?
+                    .store_original(&[(inner, *known)], objects)?
                     .pop()
                     .flatten(),
                     None => None,
@@ -477,7 +477,7 @@ fn replace_folder(text: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     is_changed.then_some(replaced)
 }
 
-fn below(folder: &TreePath, inner: &TreePath) -> Result<TreePath, Error> {
+fn join_paths(folder: &TreePath, inner: &TreePath) -> Result<TreePath, Error> {
     TreePath::from_bytes([folder.as_bytes(), b"/", inner.as_bytes()].concat())
         .map_err(|error| Error::Damaged(error.to_string()))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileMode, FileState};
 
-use crate::apply::LONGEST_PATH;
+use crate::apply::MAX_PATH_BYTES;
 use crate::capture::Change;
 use crate::error::{Error, PathContext as _};
 use crate::git::Git;
@@ -23,7 +23,7 @@ pub fn patch(
     let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
     let (changes, too_long): (Vec<&Change>, Vec<&Change>) = changes
         .iter()
-        .partition(|change| change.path.as_bytes().len() <= LONGEST_PATH);
+        .partition(|change| change.path.as_bytes().len() <= MAX_PATH_BYTES);
     let objects = member.open_objects()?;
     for side in ["a", "b"] {
         let place = folder.path().join(side).join(beneath.unwrap_or_default());
@@ -67,8 +67,9 @@ pub fn patch(
             for change in too_long {
                 // Programs that read a patch skip text between two files.
                 let start: String = change.path.to_string().chars().take(100).collect();
-                let line =
-                    format!("# not shown, its path has more than {LONGEST_PATH} bytes: {start}…\n");
+                let line = format!(
+                    "# not shown, its path has more than {MAX_PATH_BYTES} bytes: {start}…\n"
+                );
                 patch.extend_from_slice(line.as_bytes());
             }
             Ok(patch)

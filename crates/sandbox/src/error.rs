@@ -36,9 +36,8 @@ pub enum Error {
     #[error(transparent)]
     Process(#[from] cleveragents_process::ProcessError),
     /// Another process is using the repository.
-    #[error("another git command works on `{}`: `{}` exists", .repository.display(), .lock.display())]
+    #[error("another git command uses `{}`: `{}` exists", .repository.display(), .lock.display())]
     RepositoryBusy {
-        /// Path of the repository.
         repository: PathBuf,
         /// Path of the existing lock.
         lock: PathBuf,
@@ -57,7 +56,7 @@ pub enum Error {
     #[error("the sandbox is damaged: {0}")]
     Damaged(String),
     /// A scan of the files was cancelled; nothing was recorded.
-    #[error("recording what changed in the sandbox was interrupted")]
+    #[error("recording the changes in the sandbox was interrupted")]
     Interrupted,
     /// Required content is stored nowhere.
     #[error("the earlier content of these paths is lost: {}", list(.0))]
@@ -211,7 +210,7 @@ impl Diagnose for Error {
             Self::Process(error) => error.hint(),
             Self::GitUnusable(_) => Some("install git 2.38 or newer".into()),
             Self::RepositoryBusy { lock, .. } => Some(hint!(
-                "wait until it is done; if no git command runs, remove `{}`",
+                "wait until that command ends; if no git command runs, remove `{}`",
                 lock.display()
             )),
             Self::CannotSandbox { hint, .. } | Self::BranchRefused { hint, .. } => hint.clone(),

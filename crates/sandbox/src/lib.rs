@@ -41,7 +41,7 @@ pub use error::Error;
 pub use git::{BranchUpdate, Git, GitBase, GitOutput, StreamedOutput, check_repository_files};
 pub use member::{Base, Capture, Folders, Member, Source};
 pub use merge::{ForkMerge, MergeConflict, MergeTargets, Merger, Resolutions};
-pub use objects::LARGEST_KEPT;
+pub use objects::MAX_CONTENT_BYTES;
 pub use own_temporary::is_own_temporary;
 pub use regular_file::{Links, read_regular};
 pub use scan_cancel::ScanCancel;

@@ -71,7 +71,7 @@ impl<'m> Merger<'m> {
         })
     }
 
-    /// Merges the net changes of a fork. Returns its effects and the conflicts, whose paths keep their present state.
+    /// Merges the net changes of a fork. Returns its effects and the conflicts, whose paths keep their current state.
     /// `resolutions` contains the states of paths that were in conflict.
     pub fn add(
         &mut self,
@@ -222,7 +222,7 @@ impl<'m> Merger<'m> {
         Ok(Err(reason))
     }
 
-    /// Merges two versions of a text file line by line. `None` if they change the same lines, or are no text files.
+    /// Merges two versions of a text file line by line. `None` if they change the same lines, or are not text files.
     fn merge_lines(
         &self,
         base: Option<FileState>,
@@ -237,7 +237,7 @@ impl<'m> Merger<'m> {
             _ if ours.mode == theirs.mode => ours.mode,
             Some(base) if base.mode == theirs.mode => ours.mode,
             Some(base) if base.mode == ours.mode => theirs.mode,
-            // Both sides set other permissions.
+            // Both sides set different permissions.
             _ => return Ok(None),
         };
         if ours.same_content(&theirs) || base.is_some_and(|base| base.same_content(&theirs)) {

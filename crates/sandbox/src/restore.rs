@@ -19,7 +19,7 @@ pub(crate) fn restore(
     targets: &BTreeMap<TreePath, Option<FileState>>,
     objects: &Objects,
 ) -> Result<Vec<Change>, Error> {
-    let changes = wanted(root, targets, objects)?;
+    let changes = compute_changes(root, targets, objects)?;
     let mut writable_folders = WritableFolders {
         root,
         root_mode: None,
@@ -50,7 +50,7 @@ pub(crate) fn restore(
 }
 
 /// Computes the changes of a restore. Fails if required content is lost or damaged.
-pub(crate) fn wanted(
+pub(crate) fn compute_changes(
     root: &Root,
     targets: &BTreeMap<TreePath, Option<FileState>>,
     objects: &Objects,

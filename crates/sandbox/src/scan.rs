@@ -91,7 +91,7 @@ pub(crate) fn walk<V: Visitor>(
     walk_until(root, extent, &ScanCancel::default(), visitor)
 }
 
-/// As [`walk`], with cancellation, which makes it fail.
+/// Like [`walk`]. Fails when it is cancelled.
 pub(crate) fn walk_until<V: Visitor>(
     root: &Root,
     extent: Extent<'_>,
@@ -119,7 +119,7 @@ pub(crate) fn walk_until<V: Visitor>(
                         extent,
                         stop,
                         buffer: vec![MaybeUninit::uninit(); BUFFER],
-                        known: Vec::new(),
+                        known_names: Vec::new(),
                         names: Names::default(),
                         visitor: visitor(),
                     };
@@ -189,7 +189,7 @@ impl Queue {
             };
             shared.busy_readers += 1;
             drop(shared);
-            let outcome = self.read_below(reader, folder);
+            let outcome = self.read_subtree(reader, folder);
             shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.busy_readers -= 1;
             if let Err(error) = outcome {
@@ -199,7 +199,7 @@ impl Queue {
         }
     }
 
-    fn read_below(
+    fn read_subtree(
         &self,
         reader: &mut Reader<'_, impl Visitor>,
         folder: QueuedFolder,
@@ -209,14 +209,14 @@ impl Queue {
             reader.stop.check()?;
             let root = reader.root;
             let path = folder.0.as_ref().map(|(path, _)| path);
-            let below = reading(root, path, || reader.read(&folder)).map_err(|error| {
+            let subfolders = reading(root, path, || reader.read(&folder)).map_err(|error| {
                 let place = match &folder.0 {
                     Some((path, _)) => path.to_string(),
                     None => root.path().display().to_string(),
                 };
                 io::Error::new(error.kind(), format!("{place}: {error}"))
             })?;
-            pending.extend(below);
+            pending.extend(subfolders);
             if pending.len() > 1 && self.idle_readers.load(Ordering::Relaxed) > 0 {
                 let half = pending.len() / 2;
                 let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +235,7 @@ struct Reader<'a, V> {
     stop: &'a ScanCancel,
     buffer: Vec<MaybeUninit<u8>>,
     /// Names in the current folder, if they are known without reading it; each followed by a zero byte.
-    known: Vec<u8>,
+    known_names: Vec<u8>,
     names: Names,
     visitor: V,
 }
@@ -243,9 +243,9 @@ struct Reader<'a, V> {
 impl<V: Visitor> Reader<'_, V> {
     /// Reads one folder and returns its subfolders.
     fn read(&mut self, QueuedFolder(folder): &QueuedFolder) -> io::Result<Vec<QueuedFolder>> {
-        self.known.clear();
+        self.known_names.clear();
         let are_names_known = match folder {
-            Some((path, stat)) => self.visitor.names(path, stat, &mut self.known)?,
+            Some((path, stat)) => self.visitor.names(path, stat, &mut self.known_names)?,
             None => false,
         };
         let folder = folder.as_ref().map(|(path, _)| path);
@@ -257,12 +257,12 @@ impl<V: Visitor> Reader<'_, V> {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut below = Vec::new();
+        let mut subfolders = Vec::new();
         self.names.clear();
         if are_names_known {
-            for name in self.known.split_inclusive(|byte| *byte == 0) {
+            for name in self.known_names.split_inclusive(|byte| *byte == 0) {
                 let name = CStr::from_bytes_with_nul(name).map_err(io::Error::other)?;
-                add_entry(&handle, folder, name, &mut self.names, &mut below)?;
+                add_entry(&handle, folder, name, &mut self.names, &mut subfolders)?;
             }
         } else {
             let mut listing = fs::RawDir::new(&handle, &mut self.buffer);
@@ -271,12 +271,12 @@ impl<V: Visitor> Reader<'_, V> {
                 let name = entry.file_name();
                 let is_part = folder.is_some() || self.extent.includes(name.to_bytes());
                 if is_part && name != c"." && name != c".." {
-                    add_entry(&handle, folder, name, &mut self.names, &mut below)?;
+                    add_entry(&handle, folder, name, &mut self.names, &mut subfolders)?;
                 }
             }
         }
         self.visitor.folder(folder, &mut self.names)?;
-        Ok(below)
+        Ok(subfolders)
     }
 }
 
@@ -286,7 +286,7 @@ fn add_entry(
     folder: Option<&TreePath>,
     name: &CStr,
     names: &mut Names,
-    below: &mut Vec<QueuedFolder>,
+    subfolders: &mut Vec<QueuedFolder>,
 ) -> io::Result<()> {
     let stat = match fs::statat(handle, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat_of(&stat),
@@ -298,14 +298,14 @@ fn add_entry(
         .mode
         .is_some_and(|mode| mode.kind() == FileKind::Directory)
     {
-        below.push(QueuedFolder(Some((inside(folder, name)?, stat))));
+        subfolders.push(QueuedFolder(Some((child_path(folder, name)?, stat))));
     }
     names.push(name, stat);
     Ok(())
 }
 
 /// The path of a name in a folder.
-pub(crate) fn inside(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreePath> {
+pub(crate) fn child_path(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreePath> {
     match folder {
         Some(folder) => folder.join(name),
         None => TreePath::from_bytes(name),
@@ -321,7 +321,7 @@ impl Visitor for PathCollector {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
         for (name, stat) in names.sorted() {
             if stat.mode.is_some() {
-                self.0.push((inside(folder, name)?, *stat));
+                self.0.push((child_path(folder, name)?, *stat));
             }
         }
         Ok(())

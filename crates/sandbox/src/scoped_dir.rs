@@ -54,7 +54,7 @@ pub(crate) fn stat_of(stat: &fs::Stat) -> Stat {
 }
 
 /// Maximum length of a path in one system call.
-const LONGEST_PATH: usize = 4095;
+const MAX_PATH_BYTES: usize = 4095;
 
 /// Opens a path beneath a folder without following links.
 fn open_beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -179,8 +179,8 @@ impl Root {
         let mut remaining = path.as_os_str().as_bytes();
         let mut folder: Option<OwnedFd> = None;
         // The system limits the length of a path; a longer path is opened in parts.
-        while remaining.len() > LONGEST_PATH {
-            let end = remaining[..=LONGEST_PATH]
+        while remaining.len() > MAX_PATH_BYTES {
+            let end = remaining[..=MAX_PATH_BYTES]
                 .iter()
                 .rposition(|byte| *byte == b'/');
             let end = end.ok_or(Errno::NAMETOOLONG)?;
@@ -528,7 +528,7 @@ mod tests {
         let name = "n".repeat(200);
         let mut folder = TreePath::from_bytes(name.as_str()).expect("a path");
         root.make_folder(&folder).expect("made");
-        while folder.as_bytes().len() < 3 * LONGEST_PATH {
+        while folder.as_bytes().len() < 3 * MAX_PATH_BYTES {
             folder = folder.join(name.as_bytes()).expect("a path");
             root.make_folder(&folder).expect("made");
         }

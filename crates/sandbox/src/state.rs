@@ -4,7 +4,7 @@ use std::io;
 
 use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
 
-use crate::objects::{LARGEST_KEPT, Objects, hash_of};
+use crate::objects::{MAX_CONTENT_BYTES, Objects, hash_of};
 use crate::readable::reading;
 use crate::scoped_dir::{Root, Stat, stat_of};
 
@@ -26,7 +26,7 @@ pub(crate) fn read_own_state(
     if let Some(stat) = root.stat(path)?
         && let Some(mode) = stat.mode
         && mode.kind() == FileKind::File
-        && stat.size > LARGEST_KEPT
+        && stat.size > MAX_CONTENT_BYTES
     {
         let (hash, size) = (placeholder_hash(path, &stat), stat.size);
         return Ok(Some((FileState { hash, size, mode }, stat)));
@@ -102,7 +102,7 @@ fn read_file(
         return Ok(None);
     }
     let content = match objects {
-        Some(_) if expected.size > LARGEST_KEPT => {
+        Some(_) if expected.size > MAX_CONTENT_BYTES => {
             Some((placeholder_hash(path, expected), expected.size))
         }
         Some(objects) => objects.put_file(&mut file, expected.size)?,

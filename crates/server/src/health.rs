@@ -10,7 +10,7 @@ use http::{StatusCode, header};
 use serde_json::json;
 
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::metrics::GaugeValues;
 use crate::problem::Problem;
 use crate::routes::{Route, RouteScope, Verb, open, permitted};

@@ -1,17 +1,17 @@
 //! Server mode: many callers at once over HTTP.
 //!
 //! [`serve`] listens and responds until it is stopped. [`Application`] has the operations that callers run,
-//! [`Options`] the settings of the server. Every request goes through one gate (`gate.rs`), which identifies the
-//! caller and checks its permissions against the table of routes (`routes.rs`).
+//! [`Options`] the settings of the server. `authorize.rs` identifies the caller of every request
+//! and checks its permissions against the table of routes (`routes.rs`).
 
 mod a2a;
 mod api;
 mod app;
+mod authorize;
 mod callers;
 mod event_scope;
 mod failure;
 mod fair_queue;
-mod gate;
 mod health;
 mod listen;
 mod live_events;
@@ -20,6 +20,7 @@ mod metrics;
 mod options;
 mod plan_driver;
 mod problem;
+mod request_body;
 mod routes;
 mod shutdown;
 mod usage_metrics;
@@ -98,13 +99,13 @@ pub(crate) fn spawn_task<F>(work: F) -> tokio::task::JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    tokio::spawn(log::within(log::current(), work.in_current_span()))
+    tokio::spawn(log::run_in_request(log::current(), work.in_current_span()))
 }
 
 /// Runs blocking work, such as database calls, on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (span, request) = (tracing::Span::current(), log::current());
-    let work = move || span.in_scope(|| log::attached(request, work));
+    let work = move || span.in_scope(|| log::run_for_request(request, work));
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(error) => match error.try_into_panic() {

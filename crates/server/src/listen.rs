@@ -41,7 +41,6 @@ const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// retry only a second later.
 const BACKLOG: u32 = 4_096;
 
-/// Binds the socket.
 pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,

@@ -66,7 +66,6 @@ impl Feed {
         self.0.wake.notify_one();
     }
 
-    /// Events after a position.
     async fn read(&self, after: Position, limit: u64) -> Result<Vec<Event>, StoreError> {
         let events = self.0.events.clone();
         crate::blocking(move || events.after(after, limit)).await
@@ -141,7 +140,6 @@ pub(crate) struct EventListener {
 }
 
 impl EventListener {
-    /// The next event.
     pub(crate) async fn next(&mut self) -> Result<Arc<Event>, StoreError> {
         loop {
             if let Some(event) = self.ready.next() {

@@ -55,7 +55,7 @@ pub(crate) fn current() -> Option<Arc<CurrentRequest>> {
 }
 
 /// Records the route of the current request.
-pub(crate) fn routed(route: &'static str) {
+pub(crate) fn record_route(route: &'static str) {
     Span::current().record("route", route);
     if let Some(current) = current() {
         // The first route stays, because a request has only one.
@@ -64,7 +64,7 @@ pub(crate) fn routed(route: &'static str) {
 }
 
 /// Records the identity of the caller of the current request.
-pub(crate) fn identified(identity: &str) {
+pub(crate) fn record_caller(identity: &str) {
     Span::current().record("caller", identity);
     if let Some(current) = current() {
         // The first caller stays, because a request has only one.
@@ -73,7 +73,10 @@ pub(crate) fn identified(identity: &str) {
 }
 
 /// Runs work on another thread for the same request.
-pub(crate) fn attached<T>(request: Option<Arc<CurrentRequest>>, work: impl FnOnce() -> T) -> T {
+pub(crate) fn run_for_request<T>(
+    request: Option<Arc<CurrentRequest>>,
+    work: impl FnOnce() -> T,
+) -> T {
     match request {
         Some(request) => CURRENT.sync_scope(request, work),
         None => work(),
@@ -81,7 +84,10 @@ pub(crate) fn attached<T>(request: Option<Arc<CurrentRequest>>, work: impl FnOnc
 }
 
 /// Runs a future in another task for the same request.
-pub(crate) async fn within<F: Future>(request: Option<Arc<CurrentRequest>>, work: F) -> F::Output {
+pub(crate) async fn run_in_request<F: Future>(
+    request: Option<Arc<CurrentRequest>>,
+    work: F,
+) -> F::Output {
     match request {
         Some(request) => CURRENT.scope(request, work).await,
         None => work.await,
@@ -97,7 +103,6 @@ pub(crate) struct RequestSummary {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) peer: SocketAddr,
-    /// The header `traceparent`.
     pub(crate) traceparent: Option<HeaderValue>,
 }
 

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cleveragents_application::plan_operations::ExecutePlan;
-use cleveragents_application::{PlanError, QueueEntry, ServerClaim};
+use cleveragents_application::{PlanError, QueueEntry, ServerClaim, stays_queued};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, PlanId, ProcessId};
 
@@ -128,7 +128,12 @@ impl PlanDriver {
                 Ok(slot) => self.run_once(slot).await,
                 Err(problem) => Err(problem),
             };
-            if !outcome.is_err_and(|problem| should_retry(&self.app, &problem)) {
+            let is_stopping = self.app.shutdown.has_started();
+            let runs_again = outcome
+                .err()
+                .and_then(|problem| Code::parse(&problem.code))
+                .is_some_and(|code| stays_queued(code, is_stopping));
+            if !runs_again {
                 break;
             }
             if self.pause().await || !self.is_assigned().await {
@@ -181,15 +186,4 @@ impl PlanDriver {
         let (plan, entry) = (self.plan, self.entry.clone());
         crate::blocking(move || queue.replace_if_equal(plan, &entry, None).map(drop)).await
     }
-}
-
-/// True if a failed run must be retried later: another process works on the plan, there is no free slot, or the
-/// server is stopping.
-fn should_retry(app: &App, problem: &Problem) -> bool {
-    let has_code = |code: Code| problem.code == code.as_str();
-    let was_interrupted = has_code(Code::PlanCancelled) && app.shutdown.has_started();
-    was_interrupted
-        || has_code(Code::PlanBusy)
-        || has_code(Code::ServerBusy)
-        || has_code(Code::ServerEnding)
 }

@@ -1,4 +1,4 @@
-//! The table of routes: source of the router, the checks of the gate, the OpenAPI document and the permissions table
+//! The table of routes: source of the router, the permission checks, the OpenAPI document and the permissions table
 //! in the documentation. A route that is not in the table does not exist.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use percent_encoding::percent_decode_str;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::App;
-use crate::gate::{self, MatchedRoute, Parameters, Permit};
+use crate::authorize::{self, MatchedRoute, Parameters, Permit};
 use crate::log::{self, RequestSummary};
 use crate::problem::Problem;
 
@@ -176,7 +176,7 @@ impl Router {
                         parameters,
                         peer,
                     };
-                    gate::enter(app, matched, request).await
+                    authorize::handle_request(app, matched, request).await
                 }
                 Err(refusal) => *refusal,
             }

@@ -57,7 +57,6 @@ pub enum Origin {
 pub struct FlatTool {
     /// Specification, with the overrides of skills applied.
     pub spec: ToolSpec,
-    /// Origin of the tool.
     pub origin: Origin,
     /// Included skill that contains the tool; `None` for the skill itself.
     pub from_skill: Option<Name>,

@@ -1,4 +1,4 @@
-//! [`registry`]: the tools of skills for a gate, with the skills' overrides applied.
+//! [`registry`]: a registry with the tools of skills, with the skills' overrides applied.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cleveragents_tools::{Registry, RegistryError, TightenError, Tool, ToolName};
 use crate::agent::{self, AgentSkill};
 use crate::flat::{FlattenedSkill, Origin};
 
-/// Creates a registry with the tools of some skills, and with the tools of `all` that `others` names.
+/// Creates a registry with the tools of `skills`, and with the tools in `all` that `others` names.
 pub fn registry(
     all: &Registry,
     skills: &[FlattenedSkill],

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::value::{Param, params};
 
 /// Maximum number of sessions held before all are flushed, so that the linear lookup stays cheap.
-const MAXIMUM_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 
 /// Numbers that are allocated but not yet written to the rows of their sessions.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Counters {
     }
 
     pub(crate) const fn is_full(&self) -> bool {
-        self.allocated.len() >= MAXIMUM_SESSIONS
+        self.allocated.len() >= MAX_SESSIONS
     }
 
     /// Drops the allocated numbers after a rollback.

@@ -31,11 +31,11 @@ pub(crate) trait Writer {
 /// Strategy for how long a leader that ran all units waits for more before it commits.
 pub(crate) trait LingerPolicy {
     /// State that the policy keeps while it waits for one batch.
-    type Patience: Default;
+    type WaitState: Default;
 
     /// Waits until a unit is queued, or until the policy gives up. Only called when the batch so far has fewer units
     /// than the batch before it.
-    fn wait(&self, patience: &mut Self::Patience, queued: &dyn Fn() -> usize);
+    fn wait(&self, wait_state: &mut Self::WaitState, queued: &dyn Fn() -> usize);
 }
 
 /// The queue in front of a writer.
@@ -112,11 +112,11 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
         let mut batch = Batch::default();
         let mut units = Vec::new();
         self.take(&mut batch, &mut units);
-        let mut patience = L::Patience::default();
+        let mut wait_state = L::WaitState::default();
         writer.run(&mut units, &mut |units| {
             let queued = || self.length.load(Ordering::Acquire);
             if queued() == 0 && units.len() < expected {
-                self.linger.wait(&mut patience, &queued);
+                self.linger.wait(&mut wait_state, &queued);
             }
             self.take(&mut batch, units)
         });

@@ -28,7 +28,6 @@ pub struct Status {
     pub schema_version: u64,
     /// Newest schema version this program knows.
     pub newest_version: u64,
-    /// Applied migrations.
     pub applied: Vec<AppliedMigration>,
     /// Numbers of the migrations that would still run.
     pub pending: Vec<u64>,
@@ -55,7 +54,6 @@ pub enum Severity {
 /// Result of one integrity check.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
-    /// Name of the check.
     pub name: &'static str,
     /// Severity of the result.
     pub severity: Severity,
@@ -140,7 +138,9 @@ impl Engine {
             applied,
             size_bytes,
             log_bytes: self.url().path().map_or(0, |path| {
-                beside(path, "-wal").metadata().map_or(0, |file| file.len())
+                companion_path(path, "-wal")
+                    .metadata()
+                    .map_or(0, |file| file.len())
             }),
             free_bytes,
         })
@@ -340,7 +340,7 @@ fn applied_migrations(reader: &mut dyn Reader) -> Result<Vec<AppliedMigration>, 
 }
 
 /// Path of a file that accompanies a database file, such as its log.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn companion_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

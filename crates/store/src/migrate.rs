@@ -85,7 +85,6 @@ impl Migration {
 pub struct AppliedMigration {
     /// Number of the migration.
     pub version: u64,
-    /// Name of the migration.
     pub name: String,
     /// Time at which it ran.
     pub applied_at: Timestamp,

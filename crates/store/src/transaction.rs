@@ -30,7 +30,6 @@ pub trait Reader {
         each: &mut dyn FnMut(Row) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// All rows of the result.
     fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
         let mut rows = Vec::new();
         self.query_each(sql, params, &mut |row| {

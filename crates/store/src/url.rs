@@ -86,7 +86,7 @@ impl DatabaseUrl {
             return Err("it names no file".into());
         }
         if path.contains('\0') {
-            return Err("the path holds a NUL character".into());
+            return Err("the path contains a NUL character".into());
         }
         Ok(Self::file(Path::new(path), base))
     }

@@ -355,7 +355,7 @@ impl Writer for RecordingWriter {
 struct NoLinger;
 
 impl LingerPolicy for NoLinger {
-    type Patience = ();
+    type WaitState = ();
 
     fn wait(&self, (): &mut (), _: &dyn Fn() -> usize) {}
 }
@@ -366,7 +366,7 @@ struct FewTurns;
 
 impl LingerPolicy for FewTurns {
     /// Number of turns waited in this batch.
-    type Patience = usize;
+    type WaitState = usize;
 
     fn wait(&self, turns: &mut usize, queued: &dyn Fn() -> usize) {
         while *turns < 3 && queued() == 0 {

@@ -76,7 +76,7 @@ mod tests {
     use super::TraceContext;
 
     #[test]
-    fn a_header_survives_parsing_and_printing() {
+    fn a_header_round_trips_through_text() {
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let context = TraceContext::parse(header).expect("a context");
         assert_eq!(context.to_string(), header);
@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parsing_never_panics_and_survives_printing(header in ".{0,80}") {
+        fn parsing_never_panics_and_round_trips(header in ".{0,80}") {
             if let Some(context) = TraceContext::parse(&header) {
                 prop_assert!(TraceContext::parse(&context.to_string()) == Some(context));
             }

@@ -9,7 +9,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 const INPUT: &str = "CLEVERAGENTS_TEST_CHILD_INPUT";
 /// Distinguishes lines of a child from the output of the test harness.
-const MARK: &str = "the child says: ";
+const MARK: &str = "output of the child: ";
 const READY: &str = "ready";
 
 /// Input from the parent; `None` when this process is not a child.

@@ -10,7 +10,6 @@ use postgres::{Client, NoTls, SimpleQueryMessage};
 /// A database that exists for one test.
 #[derive(Debug)]
 pub struct TestDatabase {
-    /// URL of the database.
     pub url: String,
     /// `sqlite` or `postgres`, for messages.
     pub kind: &'static str,
@@ -177,7 +176,7 @@ impl Drop for TestDatabase {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tests look behind the store's back"
+    reason = "tests access the database directly"
 )]
 fn connect(address: &str) -> Client {
     Client::connect(address, NoTls).expect("a connection to the test server")
@@ -185,7 +184,7 @@ fn connect(address: &str) -> Client {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tests look behind the store's back"
+    reason = "tests access the database directly"
 )]
 fn connect_file(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).expect("the file opens");

@@ -11,7 +11,7 @@ use cleveragents_store::{Engine, Error, decisions, plan_steps, plans};
 use serde_json::{Map, Value, json};
 
 /// SQL statement that sets the usage of a plan, which normally is the sum of its runs.
-pub const TAKEN: &str = "UPDATE plans SET input_tokens = 1200, output_tokens = 300, cost_micro_usd = 12500, \
+pub const SET_USAGE: &str = "UPDATE plans SET input_tokens = 1200, output_tokens = 300, cost_micro_usd = 12500, \
      model_calls = 3, tool_calls = 2";
 
 /// A new plan from `local/fix-tests` for the project `local/shop`, with the supervised profile.
@@ -22,12 +22,12 @@ pub fn new_plan(name: &str) -> NewPlan {
         name: Some(name.to_owned()),
         action: "local/fix-tests".to_owned(),
         above: None,
-        description: "Mend the failing test".to_owned(),
+        description: "Fix the failing test".to_owned(),
         definition_of_done: "- all tests pass".to_owned(),
         inputs: PlanInputs {
             action: Some(Action {
                 name: "local/fix-tests".to_owned(),
-                description: "Mend the failing test".to_owned(),
+                description: "Fix the failing test".to_owned(),
                 long_description: None,
                 definition_of_done: "- all tests pass".to_owned(),
                 actors: ActionActors::default(),
@@ -63,7 +63,6 @@ pub fn new_plan(name: &str) -> NewPlan {
     }
 }
 
-/// Stores a plan.
 pub fn store(engine: &Engine, new: &NewPlan) -> PlanId {
     let (id, new) = (new.id, new.clone());
     write(engine, move |unit| plans::insert(unit, &new));
@@ -168,7 +167,7 @@ pub fn step(
     });
 }
 
-/// The decisions of [`strategized`].
+/// The decisions of [`store_example_strategy`].
 #[derive(Debug, Clone, Copy)]
 pub struct Decisions {
     /// Task of the plan.
@@ -184,13 +183,9 @@ pub struct Decisions {
 }
 
 /// Stores a strategy with two steps and five decisions, one of them superseded.
-pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
+pub fn store_example_strategy(engine: &Engine, plan: PlanId) -> Decisions {
     advance(engine, plan, &[StageTransition::StartStrategize]);
-    let root = decision(
-        DecisionType::PromptDefinition,
-        None,
-        "Mend the failing test",
-    );
+    let root = decision(DecisionType::PromptDefinition, None, "Fix the failing test");
     let mut invariant = decision(
         DecisionType::InvariantEnforced,
         Some(root.id),
@@ -257,8 +252,8 @@ pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
     found
 }
 
-/// Executes the plan of [`strategized`] up to the end of its first step.
-pub fn executing(engine: &Engine, plan: PlanId) {
+/// Executes the plan of [`store_example_strategy`] up to the end of its first step.
+pub fn execute_first_step(engine: &Engine, plan: PlanId) {
     advance(
         engine,
         plan,

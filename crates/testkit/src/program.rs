@@ -180,7 +180,6 @@ impl Agents {
             .to_owned()
     }
 
-    /// All messages of a session.
     pub fn messages(&self, session: &str) -> Vec<Value> {
         self.data(&["session", "messages", session])["messages"]
             .as_array()
@@ -188,7 +187,7 @@ impl Agents {
             .clone()
     }
 
-    /// Contents of all messages of a session, in order. Asserts that their sequence numbers are 0, 1, 2……
+    /// Contents of all messages of a session, in order. Asserts that their sequence numbers are 0, 1, 2, …
     pub fn contents(&self, session: &str) -> Vec<String> {
         self.messages(session)
             .iter()

@@ -38,7 +38,7 @@ pub enum ToolNameError {
     #[error(transparent)]
     Name(#[from] NameError),
     /// Capital letters are reserved: they encode `:` and `/` in the form for models.
-    #[error("`{0}` contains a capital letter: tool names are lower case")]
+    #[error("`{0}` contains a capital letter: tool names are lowercase")]
     Capital(String),
     /// The text contains a character that is allowed only in names of models.
     #[error(

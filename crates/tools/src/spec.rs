@@ -116,7 +116,6 @@ pub enum Binding {
 /// A resource that a tool needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
-    /// Name of the slot.
     pub name: String,
     /// Type of the resource, or a type it inherits from.
     pub resource_type: String,
@@ -152,7 +151,6 @@ pub struct ToolSpec {
     pub output_schema: Option<Value>,
     /// Declared properties that the gate enforces.
     pub capability: Capability,
-    /// Resource slots.
     pub resources: Vec<Slot>,
     /// Time limit of one call.
     pub timeout: Duration,

@@ -156,7 +156,7 @@ impl Answer {
 
     /// Sets the note.
     #[must_use]
-    pub fn noting(mut self, note: Option<String>) -> Self {
+    pub fn with_note(mut self, note: Option<String>) -> Self {
         self.note = note;
         self
     }
@@ -186,7 +186,6 @@ pub enum FailureKind {
 /// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Kind of failure.
     pub kind: FailureKind,
     /// Error message for the model.
     pub message: String,

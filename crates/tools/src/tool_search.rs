@@ -197,6 +197,6 @@ impl PreparedCall for PreparedSearch<'_> {
             body: Body::Json(Value::Array(results)),
             ..Answer::written()
         }
-        .noting(note))
+        .with_note(note))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::remote::is_about_agents;
+use super::remote::is_remote_field;
 use super::resolver::CompileStack;
 use super::settings::{Settings, model};
 use super::{Compiler, Reference};
@@ -125,11 +125,11 @@ pub(super) fn refuse_other_fields(
     ];
     let kind_name = kind.as_str();
     let is_wrong = |field: &str| match kind {
-        ActorKind::Graph => is_about_agents(field),
-        ActorKind::Llm => GRAPH.contains(&field) || is_about_agents(field) || field == "arguments",
+        ActorKind::Graph => is_remote_field(field),
+        ActorKind::Llm => GRAPH.contains(&field) || is_remote_field(field) || field == "arguments",
         ActorKind::Tool => {
             GRAPH.contains(&field)
-                || is_about_agents(field)
+                || is_remote_field(field)
                 || (is_about_models(field) && field != "tools")
         }
         ActorKind::A2a => {

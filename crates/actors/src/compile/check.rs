@@ -14,7 +14,6 @@ pub(super) struct Draft {
     pub(super) nodes: Vec<Node>,
     /// Positions of the nodes in the file.
     pub(super) places: Vec<FilePosition>,
-    /// Entry node.
     pub(super) entry: NodeIndex,
     /// Exits that the file names, with their positions.
     pub(super) exits: Vec<(NodeIndex, FilePosition)>,
@@ -88,7 +87,7 @@ impl Draft {
                     let rule = node
                         .rules
                         .iter()
-                        .position(|rule| rule.fits == TextMatch::Always);
+                        .position(|rule| rule.text_match == TextMatch::Always);
                     let first = rule.and_then(|place| node.rules.get(place));
                     let next = rule.and_then(|place| node.rules.get(place + 1));
                     if let (Some(first), Some(next)) = (first, next) {

@@ -22,7 +22,7 @@ impl<'c> Compiler<'c> {
                 fields.word("type", &[("context_value", ())])?;
                 let key = text(fields.needed("context_value", "a condition")?)?;
                 let value = fields.needed("equals", "a condition")?;
-                compared(&key, &value.value.json())
+                equality(&key, &value.value.json())
             }
             // `condition: true` and `condition: false` are expressions too.
             Tree::Bool(value) => expression(&WithPosition::new(value.to_string(), tree.place)),
@@ -83,14 +83,14 @@ impl<'c> Compiler<'c> {
     ) -> Result<RouterRule, DefinitionFault> {
         let fields = self.open(tree, &RULE)?;
         let target: NodeIndex = targets.find(&text(fields.needed("target", "a rule")?)?)?;
-        let mut fits = Vec::new();
+        let mut matches = Vec::new();
         for (field, kind) in TEXT_MATCHES {
             if let Some(text) = fields.text(field)? {
-                fits.push(kind(text.value));
+                matches.push(kind(text.value));
             }
         }
         if let Some(kind) = fields.word("type", TEXT_MATCHES)? {
-            fits.push(kind(
+            matches.push(kind(
                 text(fields.needed("value", "a rule with a `type`")?)?.value,
             ));
         } else if let Some(value) = fields.text("value")? {
@@ -99,15 +99,15 @@ impl<'c> Compiler<'c> {
             return Err(broken_rule(value.place, message, fix));
         }
         if let Some(tree) = fields.get("condition") {
-            fits.push(self.rule_condition(tree)?);
+            matches.push(self.rule_condition(tree)?);
         }
-        if fits.len() > 1 {
+        if matches.len() > 1 {
             let message = "a rule can have only one condition";
-            let fix = "write one rule for each";
+            let fix = "write one rule for each condition";
             return Err(broken_rule(fields.place, message, fix));
         }
         Ok(RouterRule {
-            fits: fits.pop().unwrap_or(TextMatch::Always),
+            text_match: matches.pop().unwrap_or(TextMatch::Always),
             target,
             strip: fields.flag("strip")?.unwrap_or(true),
         })
@@ -137,7 +137,7 @@ const TEXT_MATCHES: &[(&str, TextMatchConstructor)] = &[
 ];
 
 /// Compares a key of the state with a value. An unset key does not equal any value.
-fn compared(key: &WithPosition<String>, value: &Value) -> Result<Expression, DefinitionFault> {
+fn equality(key: &WithPosition<String>, value: &Value) -> Result<Expression, DefinitionFault> {
     let path = &key.value;
     if !path.split('.').all(is_key) {
         let message = format!("`{path}` is not a key of the state");

@@ -337,7 +337,7 @@ impl<'c> Compiler<'c> {
                     if inner.get(field).is_some() {
                         let message = format!("`{field}` belongs to the map, not to its items");
                         let place = inner.place_of(field);
-                        return Err(broken_rule(place, message, "move it up"));
+                        return Err(broken_rule(place, message, "move it to the map"));
                     }
                 }
                 self.node(id, kind, &inner, context)?
@@ -419,7 +419,7 @@ fn parallel(fields: &Fields<'_>, targets: &Targets<'_>) -> Result<ParallelNode, 
         let branch = targets.find(name)?;
         if branches.contains(&branch) {
             let message = format!("the branch `{}` is named twice", name.value);
-            return Err(broken_rule(name.place, message, "leave one of them out"));
+            return Err(broken_rule(name.place, message, "remove one of them"));
         }
         branches.push(branch);
     }

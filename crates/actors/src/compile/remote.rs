@@ -16,7 +16,7 @@ const ASK_USER: &str = "builtin/ask-user";
 const REMOTE_FIELDS: &[&str] = &["url", "token_env", "timeout_seconds"];
 
 /// Whether a field configures a remote agent.
-pub(super) fn is_about_agents(field: &str) -> bool {
+pub(super) fn is_remote_field(field: &str) -> bool {
     REMOTE_FIELDS.contains(&field)
 }
 
@@ -41,7 +41,8 @@ pub(super) fn agent(fields: &Fields<'_>, name: &str) -> Result<Agent, Definition
     let host = host.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('@') {
         let message = "the URL contains a user name or a password";
-        let fix = "remove it, and name the variable that contains the token with `token_env`";
+        let fix =
+            "remove it, and set `token_env` to the name of the variable that contains the token";
         return Err(broken_rule(url.place, message, fix));
     }
     let token = fields.text("token_env")?;

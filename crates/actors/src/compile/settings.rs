@@ -60,7 +60,6 @@ impl Settings {
         }
     }
 
-    /// Settings with only a model.
     pub(super) fn only_model(model: Option<String>) -> Self {
         Self {
             model,

@@ -7,7 +7,7 @@ use crate::graph::{Actor, Graph, Node, NodeIndex, NodeKind, RouterRule, TextMatc
 pub fn diagram(actor: &Actor) -> Diagram {
     let graph = &actor.graph;
     let nodes = graph.nodes.iter().map(|node| {
-        let (kind, detail) = about(graph, node);
+        let (kind, detail) = node_label(graph, node);
         let subtitle = if detail.is_empty() {
             kind.to_owned()
         } else {
@@ -56,7 +56,6 @@ pub(crate) struct DrawnEdge {
     pub(crate) kind: DrawnEdgeKind,
 }
 
-/// Kind of a drawn edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrawnEdgeKind {
     /// One of several alternatives.
@@ -122,7 +121,7 @@ pub(crate) fn drawn_edges(node: &Node) -> Vec<DrawnEdge> {
 }
 
 fn rule_label(rule: &RouterRule) -> Option<String> {
-    match &rule.fits {
+    match &rule.text_match {
         TextMatch::Prefix(text) => Some(format!("starts with {text:?}")),
         TextMatch::Contains(text) => Some(format!("contains {text:?}")),
         TextMatch::Suffix(text) => Some(format!("ends with {text:?}")),
@@ -133,7 +132,7 @@ fn rule_label(rule: &RouterRule) -> Option<String> {
 }
 
 /// Kind and main setting of a node.
-pub(crate) fn about(graph: &Graph, node: &Node) -> (&'static str, String) {
+pub(crate) fn node_label(graph: &Graph, node: &Node) -> (&'static str, String) {
     let name = |index: &NodeIndex| graph.nodes[index.0 as usize].id.to_string();
     match &node.kind {
         NodeKind::Agent(node) => ("agent", node.agent.model.clone().unwrap_or_default()),

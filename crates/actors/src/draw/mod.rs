@@ -10,7 +10,7 @@ mod svg;
 mod text;
 
 pub use actor::diagram;
-pub(crate) use actor::{DrawnEdge, DrawnEdgeKind, about, drawn_edges, title};
+pub(crate) use actor::{DrawnEdge, DrawnEdgeKind, drawn_edges, node_label, title};
 pub use diagram::{
     Arrangement, Diagram, DiagramEdge, DiagramNode, EdgeStyle, NodeGroup, NodeShape, shortened,
 };

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{DrawnEdge, DrawnEdgeKind, about, drawn_edges, shortened, title};
+use super::{DrawnEdge, DrawnEdgeKind, drawn_edges, node_label, shortened, title};
 use crate::graph::{Actor, Graph, NodeIndex, NodeKind};
 
 /// Maximum length of a drawn condition.
@@ -57,11 +57,11 @@ impl Drawing<'_> {
             let number = target.0 as usize;
             let is_drawn_later = self.joins[number] && pending.edge.kind != DrawnEdgeKind::Join;
             if is_drawn_later || std::mem::replace(&mut self.seen[number], true) {
-                self.line(&pending, true);
+                self.draw_line(&pending, true);
                 continue;
             }
-            self.line(&pending, false);
-            let below = self.child_edges(target);
+            self.draw_line(&pending, false);
+            let children = self.child_edges(target);
             // A chain of nodes with one unconditional edge each is not indented.
             let prefix = match (pending.is_first, pending.is_last) {
                 (true, _) => String::new(),
@@ -71,9 +71,9 @@ impl Drawing<'_> {
                 }
                 (false, false) => pending.prefix + "│  ",
             };
-            let count = below.len();
-            let chains = count == 1 && below[0].label.is_none();
-            for (number, edge) in below.into_iter().enumerate().rev() {
+            let count = children.len();
+            let chains = count == 1 && children[0].label.is_none();
+            for (number, edge) in children.into_iter().enumerate().rev() {
                 pending_lines.push(PendingLine {
                     edge,
                     prefix: prefix.clone(),
@@ -99,7 +99,7 @@ impl Drawing<'_> {
         below
     }
 
-    fn line(&mut self, pending: &PendingLine, was_seen: bool) {
+    fn draw_line(&mut self, pending: &PendingLine, was_seen: bool) {
         let node = &self.graph.nodes[pending.edge.target.0 as usize];
         let sign = match (pending.is_first, pending.is_last, pending.edge.kind) {
             (true, ..) => "",
@@ -120,7 +120,7 @@ impl Drawing<'_> {
         if was_seen {
             let _ = write!(line, "→ {}", node.id);
         } else {
-            let (kind, detail) = about(self.graph, node);
+            let (kind, detail) = node_label(self.graph, node);
             let _ = write!(line, "{} ({kind}", node.id);
             if !detail.is_empty() {
                 let _ = write!(line, " {}", shortened(&detail, MAX_LENGTH));

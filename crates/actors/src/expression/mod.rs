@@ -66,7 +66,6 @@ impl PartialEq for Expression {
 }
 
 impl Expression {
-    /// Parses an expression.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         check_expression(text).map_err(ExpressionError)?;
         let compiled = ENVIRONMENT.compile_expression_owned(text.to_owned())?;
@@ -174,7 +173,6 @@ impl PartialEq for Template {
 }
 
 impl Template {
-    /// Parses a template.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         check_template(text).map_err(ExpressionError)?;
         let is_plain = !["{{", "{%", "{#"].iter().any(|sign| text.contains(sign));
@@ -211,7 +209,6 @@ impl Template {
             .map_or(&[], |compiled| &compiled.names)
     }
 
-    /// Renders the template.
     pub fn render(&self, names: &dyn NameValues) -> Result<String, ExpressionError> {
         match &self.compiled {
             None => Ok(self.text.as_ref().to_owned()),

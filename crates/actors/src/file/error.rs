@@ -25,7 +25,7 @@ pub(crate) fn broken_rule(
 
 fn fault(place: FilePosition, message: impl Into<String>, fix: impl Into<Hint>) -> Fault {
     let place = (place.line.into(), place.column.into());
-    Fault::new(message).placed(place).fixed_by(fix)
+    Fault::new(message).at_place(place).fixed_by(fix)
 }
 
 /// "did you mean …", or the alternatives.

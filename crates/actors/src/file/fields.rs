@@ -79,7 +79,7 @@ impl<'t> Fields<'t> {
                         other.name.value, name.value
                     )
                 };
-                return Err(malformed(name.place, message, "leave one of them out"));
+                return Err(malformed(name.place, message, "remove one of them"));
             }
             // `field:` without a value counts as missing, unless null is a valid value of the field.
             if value.value != Tree::Null || matches!(field.form, Form::Any) {
@@ -214,7 +214,6 @@ pub(crate) fn text(tree: &WithPosition<Tree>) -> Result<WithPosition<String>, De
     }
 }
 
-/// The fields of a map.
 pub(crate) fn map(tree: &WithPosition<Tree>) -> Result<&[MapField], DefinitionFault> {
     match &tree.value {
         Tree::Map(fields) => Ok(fields),

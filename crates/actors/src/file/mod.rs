@@ -48,12 +48,10 @@ pub(crate) struct Header {
 }
 
 impl ActorFile {
-    /// Name of the actor.
     pub const fn name(&self) -> &ActorName {
         &self.name
     }
 
-    /// Path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }

@@ -73,7 +73,6 @@ impl Section {
         }
     }
 
-    /// All fields.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &'static Field> + Clone + use<> {
         self.groups.iter().flat_map(|group| group.iter())
     }

@@ -143,7 +143,6 @@ static TOOLS: &[Field] = &[
         .or(&["parameters", "args"]),
 ];
 
-/// Fields of a graph.
 static GRAPH: &[Field] = &[
     Field::new(
         "nodes",

@@ -42,7 +42,7 @@ impl<'a> Budget<'a> {
     }
 
     /// Creates the budget of a subgraph.
-    pub(super) fn below(&'a self, limits: Limits) -> Self {
+    pub(super) fn nested(&'a self, limits: Limits) -> Self {
         Budget::new(Some(self), limits, self.depth + 1)
     }
 
@@ -155,7 +155,6 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// Adds usage.
     pub(super) fn add(&self, additional: StepUsage) {
         if additional == StepUsage::default() {
             return;

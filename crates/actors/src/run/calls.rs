@@ -189,7 +189,7 @@ impl StepCaller<'_> {
     ) -> Result<SubgraphResult, Halt> {
         let parent = self.actor_run;
         let limits = actor.graph.limits;
-        let actor_run = ActorRun::new(parent.common, actor, parent.budget.below(limits));
+        let actor_run = ActorRun::new(parent.common, actor, parent.budget.nested(limits));
         let own_scope = limits.timeout.map(|timeout| scope.within(timeout));
         let mut traversal = GraphTraversal::new(
             &actor_run,

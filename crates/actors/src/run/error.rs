@@ -65,7 +65,6 @@ pub enum RunError {
     Expression {
         /// Path of the step.
         path: String,
-        /// Error of the expression.
         why: ExpressionError,
     },
     /// No edge of a node matches, and the node is not an exit.
@@ -77,7 +76,6 @@ pub enum RunError {
     /// The run reached a limit.
     #[error("the run reached its limit of {limit} {} (`{}`)", kind.unit(), kind.key())]
     Limit {
-        /// Kind of the limit.
         kind: LimitKind,
         /// Value of the limit, in the unit of the kind.
         limit: u64,
@@ -101,7 +99,6 @@ pub enum RunError {
     Broken {
         /// Path of the step.
         path: String,
-        /// Error message.
         message: String,
     },
 }

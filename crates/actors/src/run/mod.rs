@@ -32,7 +32,6 @@ use crate::state::State;
 
 /// A run to execute.
 pub struct Run<'a> {
-    /// Actor to run.
     pub actor: &'a Actor,
     /// Initial state, which overrides the initial values of the keys.
     pub input: State,
@@ -46,7 +45,6 @@ pub struct Run<'a> {
     pub log: &'a dyn StepLog,
     /// Receives the progress.
     pub observer: &'a dyn RunObserver,
-    /// Cancels the run.
     pub cancel: &'a Cancel,
 }
 

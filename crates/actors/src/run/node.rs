@@ -93,7 +93,7 @@ impl GraphTraversal<'_> {
         let mut routed_text = message;
         let mut next = router.otherwise.map_or(NextNode::ByEdges, NextNode::To);
         for rule in &router.rules {
-            let remainder = match &rule.fits {
+            let remainder = match &rule.text_match {
                 TextMatch::Prefix(prefix) => message.strip_prefix(prefix.as_str()),
                 TextMatch::Suffix(suffix) => message.strip_suffix(suffix.as_str()),
                 TextMatch::Contains(part) => message.contains(part.as_str()).then_some(message),

@@ -184,13 +184,22 @@ fn every_kind_of_node_is_compiled() {
     let NodeKind::Router(router) = &node(graph, "route").kind else {
         panic!("no router");
     };
-    assert_eq!(router.rules[0].fits, TextMatch::Prefix("/fix".to_owned()));
-    assert_eq!(router.rules[1].fits, TextMatch::Contains("help".to_owned()));
-    assert_eq!(router.rules[2].fits, TextMatch::Equals("quit".to_owned()));
-    assert!(
-        matches!(&router.rules[3].fits, TextMatch::Check(check) if check.text().contains("urgent"))
+    assert_eq!(
+        router.rules[0].text_match,
+        TextMatch::Prefix("/fix".to_owned())
     );
-    assert_eq!(router.rules[4].fits, TextMatch::Always);
+    assert_eq!(
+        router.rules[1].text_match,
+        TextMatch::Contains("help".to_owned())
+    );
+    assert_eq!(
+        router.rules[2].text_match,
+        TextMatch::Equals("quit".to_owned())
+    );
+    assert!(
+        matches!(&router.rules[3].text_match, TextMatch::Check(check) if check.text().contains("urgent"))
+    );
+    assert_eq!(router.rules[4].text_match, TextMatch::Always);
     assert!(router.rules[0].strip && !router.rules[1].strip);
     let NodeKind::Conditional(choice) = &node(graph, "choose").kind else {
         panic!("not conditional");

@@ -90,13 +90,11 @@ pub(crate) fn actor(text: &str) -> Arc<Actor> {
     try_actor(text).unwrap_or_else(|error| panic!("{error}: {}", error.fix.neutral()))
 }
 
-/// A node by its id.
 pub(crate) fn node<'a>(graph: &'a Graph, id: &str) -> &'a Node {
     let matching = graph.nodes.iter().find(|node| &*node.id == id);
     matching.unwrap_or_else(|| panic!("no node {id}"))
 }
 
-/// The id of a node.
 pub(crate) fn id(graph: &Graph, index: NodeIndex) -> &str {
     &graph.nodes[index.0 as usize].id
 }

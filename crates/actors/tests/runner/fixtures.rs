@@ -25,7 +25,6 @@ pub(crate) struct Echo {
     pub(crate) begun: AtomicUsize,
     /// Called with the path before each answer.
     pub(crate) before: Option<CallHook>,
-    /// Received prompts.
     pub(crate) asked: Mutex<Vec<ReceivedPrompt>>,
 }
 

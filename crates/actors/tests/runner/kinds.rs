@@ -225,8 +225,8 @@ fn an_exit_ends_the_run_unless_its_condition_continues() {
 #[test]
 fn a_router_matches_the_text_and_passes_it_on() {
     let draft = Draft::new(&["route", "a", "b", "c", "d", "e"]);
-    let rule = |fits, target: &str, strip| RouterRule {
-        fits,
+    let rule = |text_match, target: &str, strip| RouterRule {
+        text_match,
         target: draft.at(target),
         strip,
     };

@@ -180,7 +180,7 @@ fn create(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListActions {
-    /// Only actions whose name this regular expression matches somewhere.
+    /// Only actions whose name matches this regular expression.
     #[serde(default)]
     pub pattern: Option<String>,
     #[serde(default)]

@@ -87,13 +87,11 @@ impl Diagnose for ContextServiceError {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportedContext {
-    /// Name of the context.
     pub name: String,
     /// Messages, oldest first.
     pub messages: Vec<ContextMessage>,
 }
 
-/// A message of an exported context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextMessage {

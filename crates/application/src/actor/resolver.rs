@@ -57,7 +57,6 @@ pub struct ReferableNames {
     pub servers: BTreeSet<String>,
     /// Namespaces of the servers' tools.
     pub server_namespaces: BTreeSet<String>,
-    /// Built-in actors.
     pub built_in: BTreeMap<String, ActorText>,
 }
 

@@ -50,7 +50,7 @@ impl Mode {
         }
     }
 
-    /// The mode of plans with this automation profile; `None` for profiles that are no mode.
+    /// The mode of plans with this automation profile; `None` for profiles that are not modes.
     pub fn of_profile(profile: &str) -> Option<Self> {
         let mut modes = [Self::Ask, Self::Edit, Self::Auto].into_iter();
         modes.find(|mode| mode.profile() == profile)

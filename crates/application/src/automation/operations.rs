@@ -190,7 +190,7 @@ fn add(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListProfiles {
-    /// Only profiles whose name this regular expression matches somewhere.
+    /// Only profiles whose name matches this regular expression.
     #[serde(default)]
     pub pattern: Option<String>,
 }
@@ -320,7 +320,6 @@ pub struct ExecutionControls {
 }
 
 impl ShownProfile {
-    /// The thresholds of all gates.
     pub fn thresholds(&self) -> GateThresholds {
         let groups = [
             &self.phase_transitions,

@@ -109,7 +109,7 @@ impl ChangeRequest<'_> {
             "--body-file",
             "-",
         ];
-        on_command(shown("gh", &create));
+        on_command(command_line("gh", &create));
         let created = programs.run("gh", &create, self.text)?;
         Ok(url_in(&created, "gh pr create"))
     }
@@ -158,7 +158,7 @@ impl ChangeRequest<'_> {
         ];
         let mut short = create;
         short[11] = "…";
-        on_command(shown("glab", &short));
+        on_command(command_line("glab", &short));
         let created = programs.run("glab", &create, "")?;
         Ok(url_in(&created, "glab mr create"))
     }
@@ -223,7 +223,7 @@ fn url_in(created: &super::programs::ProgramOutput, command: &str) -> OpenedRequ
 }
 
 /// A command as the user would type it.
-pub(super) fn shown(program: &str, arguments: &[&str]) -> String {
+pub(super) fn command_line(program: &str, arguments: &[&str]) -> String {
     let mut line = program.to_owned();
     for argument in arguments {
         line.push(' ');

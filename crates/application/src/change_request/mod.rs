@@ -26,16 +26,16 @@ use crate::sandbox::SandboxService;
 use crate::scheduler::APPLICABLE_STAGES;
 use body::PlanRecords;
 pub use error::ChangeRequestError;
-use forge::{ChangeRequest, OpenedRequest, shown};
+use forge::{ChangeRequest, OpenedRequest, command_line};
 use programs::Programs;
 
-/// The name of the remote.
+/// The git remote that branches are pushed to.
 const REMOTE: &str = "origin";
 
 /// Field of the report of a plan with the addresses of its change requests.
 const REPORT_FIELD: &str = "change_request";
 
-/// Maximum number of a default branch whose name is taken, such as `agents/fix-parser-9`.
+/// Maximum number that is appended to a default branch name that is taken, as in `agents/fix-parser-9`.
 const MAX_NUMBER: u32 = 99;
 
 /// The plan and branch of a change request.
@@ -95,7 +95,7 @@ impl ChangeRequestService {
         }
     }
 
-    /// Sets the cancellation of programs.
+    /// Sets the value that cancels the running programs.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Self {
         self.cancel = cancel.clone();
@@ -189,7 +189,7 @@ impl ChangeRequestService {
         programs.git_line(&["remote", "get-url", "--push", REMOTE])
     }
 
-    /// The first free name: the wanted one, or the wanted one with a number.
+    /// Returns `wanted`, or the first free `wanted-N` if it is taken. If all numbers are taken, returns `wanted`.
     fn free_branch(&self, wanted: &str, places: &[PathBuf]) -> Result<String, ChangeRequestError> {
         for number in 1..=MAX_NUMBER {
             let name = match number {
@@ -239,7 +239,7 @@ impl ChangeRequestService {
                 Base::Git(base) => base.branch.clone(),
                 _ => None,
             });
-            let request = Publication {
+            let publication = Publication {
                 programs: &self.programs(&repository),
                 repository: &repository,
                 branch: &branch,
@@ -247,7 +247,7 @@ impl ChangeRequestService {
                 title: &title,
                 text: &text,
             };
-            published.push(request.run(on_command)?);
+            published.push(publication.run(on_command)?);
         }
         self.store(&plan, &published)?;
         Ok(published)
@@ -326,7 +326,7 @@ impl Publication<'_> {
         if is_pushed {
             let refspec = format!("{reference}:{reference}");
             let push = ["push", "--porcelain", REMOTE, &refspec];
-            announce(shown("git", &push));
+            announce(command_line("git", &push));
             let pushed = self.programs.run("git", &push, "")?;
             if !pushed.is_success {
                 return Err(ChangeRequestError::Push {

@@ -14,7 +14,6 @@ pub enum DefinitionError {
     /// No definition of this kind has the name.
     #[error("there is no {kind} named `{name}`")]
     NotFound {
-        /// Kind of the definition.
         kind: DefinitionKind,
         /// The given name.
         name: String,
@@ -24,7 +23,6 @@ pub enum DefinitionError {
     /// The name is taken.
     #[error("{} named `{name}` exists already; nothing was changed", .kind.with_article())]
     Exists {
-        /// Kind of the definition.
         kind: DefinitionKind,
         /// The complete name.
         name: String,
@@ -32,7 +30,6 @@ pub enum DefinitionError {
     /// The definition is built in.
     #[error("the {kind} `{name}` is built in and cannot be changed")]
     BuiltIn {
-        /// Kind of the definition.
         kind: DefinitionKind,
         /// The complete name.
         name: String,
@@ -40,7 +37,6 @@ pub enum DefinitionError {
     /// Other objects refer to the definition.
     #[error("the {kind} `{name}` is used by {}", .by.join(", "))]
     InUse {
-        /// Kind of the definition.
         kind: DefinitionKind,
         /// The complete name.
         name: String,
@@ -50,7 +46,6 @@ pub enum DefinitionError {
     /// Active plans use the definition.
     #[error("unfinished plans use the {kind} `{name}`: {}", crate::project::shown(.plans))]
     UsedByPlans {
-        /// Kind of the definition.
         kind: DefinitionKind,
         /// The complete name.
         name: String,

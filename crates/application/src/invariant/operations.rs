@@ -169,7 +169,7 @@ pub struct ListInvariants {
     /// overridden ones. Only for callers on the same machine; at most one plan and one action.
     #[serde(default)]
     pub effective: bool,
-    /// Only invariants whose text this regular expression matches somewhere.
+    /// Only invariants whose text matches this regular expression.
     #[serde(default)]
     pub pattern: Option<String>,
     /// Include the `short_id` of each stored invariant.

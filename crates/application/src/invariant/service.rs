@@ -51,7 +51,7 @@ pub struct NewInvariant {
 pub struct InvariantQuery {
     /// Only invariants of these scopes; all when empty.
     pub targets: Vec<InvariantTarget>,
-    /// Only invariants whose text this regular expression matches somewhere.
+    /// Only invariants whose text matches this regular expression.
     pub pattern: Option<String>,
 }
 
@@ -76,7 +76,6 @@ impl From<&Action> for ActionRules {
 /// Scope for which the effective invariants are computed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EffectiveQuery {
-    /// Id of a plan.
     pub plan: Option<PlanId>,
     pub action: Option<ActionRules>,
     /// Projects: names, ids, or prefixes of ids.

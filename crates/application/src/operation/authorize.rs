@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, Permission, Scope};
+use cleveragents_domain::identity::{Access, Caller, EVERY_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{Code, Name};
 use cleveragents_store::Engine;
 
@@ -32,8 +32,44 @@ impl AccessTarget {
     }
 }
 
-/// Checks that the caller may access everything that a request names. The first refusal is recorded and
-/// returned.
+/// Maximum number of characters of a namespace in a denial. Requests name any text as a namespace.
+const MAX_NAMESPACE_CHARACTERS: usize = 128;
+
+/// Records in the audit log that a caller lacks a permission in a namespace.
+pub fn record_denial(
+    audit: &AuditService,
+    caller: &Caller,
+    operation: &'static str,
+    permission: Permission,
+    namespace: &str,
+) -> Result<(), OperationError> {
+    let namespace = shown_namespace(namespace);
+    Ok(audit.access_denied(caller.identity(), operation, permission, &namespace)?)
+}
+
+/// The error for a caller who lacks a permission in a namespace.
+pub fn forbidden(permission: Permission, namespace: &str) -> OperationError {
+    let (role, namespace) = (permission.least_role(), shown_namespace(namespace));
+    let message = format!("this needs the role {role} on `{namespace}`");
+    OperationError::new(Code::Forbidden, message)
+        .with_hint("ask an owner of the namespace for a token with that role")
+}
+
+/// A namespace as logs and messages show it: shortened, without control characters.
+fn shown_namespace(namespace: &str) -> String {
+    let characters = namespace.chars().take(MAX_NAMESPACE_CHARACTERS);
+    characters
+        .map(|letter| {
+            if letter.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                letter
+            }
+        })
+        .collect()
+}
+
+/// Checks that the caller may access everything that a request names. The first refusal is recorded and returned.
 pub fn authorize(
     caller: &Caller,
     engine: &Arc<Engine>,
@@ -49,13 +85,13 @@ pub fn authorize(
         permission,
         is_global,
     } = requirement;
-    let denied = |permission: Permission, namespace: &str| {
+    let recorded = |permission: Permission, namespace: &str| {
         let audit = AuditService::new(Arc::clone(engine));
-        audit.access_denied(caller.identity(), operation, permission, namespace)?;
-        let role = permission.least_role();
-        let message = format!("this needs the role {role} on `{namespace}`");
-        Err(OperationError::new(Code::Forbidden, message)
-            .with_hint("ask an owner of the namespace for a token with that role"))
+        record_denial(&audit, caller, operation, permission, namespace)
+    };
+    let denied = |permission: Permission, namespace: &str| {
+        recorded(permission, namespace)?;
+        Err(forbidden(permission, namespace))
     };
     if is_global && !caller.may_everywhere(scope, permission) {
         return denied(permission, EVERY_NAMESPACE);
@@ -72,16 +108,20 @@ pub fn authorize(
             let message = format!("models of `{}` are files of the server", target.namespace);
             return Err(OperationError::new(Code::LocalOnly, message));
         }
-        if target.is_built_in() || caller.may(target.scope, target.permission, &target.namespace) {
+        if target.is_built_in() {
             continue;
         }
-        let can_read = caller.may(target.scope, Permission::Read, &target.namespace);
-        if let Some(absent) = target.absent
-            && !can_read
-        {
-            return Err(absent);
+        let access = caller.access(target.scope, target.permission, &target.namespace);
+        match (access, target.absent) {
+            (Access::Granted, _) => {}
+            (Access::Hidden, Some(absent)) => {
+                recorded(target.permission, &target.namespace)?;
+                return Err(absent);
+            }
+            (Access::Hidden | Access::Forbidden, _) => {
+                return denied(target.permission, &target.namespace);
+            }
         }
-        return denied(target.permission, &target.namespace);
     }
     Ok(())
 }

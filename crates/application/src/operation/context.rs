@@ -143,7 +143,7 @@ pub struct OperationContext {
 }
 
 impl OperationContext {
-    /// Sets the namespace of names without one. The default is the caller's only writable namespace.
+    /// Sets the namespace to assume for names without one. The default is the caller's only writable namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: Option<String>) -> Self {
         self.namespace = namespace;
@@ -319,7 +319,6 @@ pub struct PreparedRequest<O> {
 }
 
 impl<O: Operation> PreparedRequest<O> {
-    /// Runs the operation.
     pub fn run(self) -> Result<O::Response, OperationError> {
         self.request.run(&self.context)
     }

@@ -52,7 +52,6 @@ impl OperationError {
         Self::new(Code::Internal, message)
     }
 
-    /// The error of a service.
     pub fn from_service(error: impl Diagnose + Send + Sync + 'static) -> Self {
         Self(Box::new(Kind::Service {
             error: Box::new(error),

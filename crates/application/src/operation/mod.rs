@@ -15,7 +15,7 @@ mod registry;
 mod resolver;
 
 pub(crate) use authorize::holds_model_files;
-pub use authorize::{AccessTarget, authorize};
+pub use authorize::{AccessTarget, authorize, forbidden, record_denial};
 pub(crate) use context::require_confirmation;
 pub use context::{
     Application, FrontEnd, OperationContext, OperationSettings, PlanSettings, PreparedRequest,

@@ -33,7 +33,6 @@ pub struct OperationEntry {
 pub type PreparedCall = Box<dyn FnOnce(&Cancel) -> Result<Value, OperationError> + Send>;
 
 impl OperationEntry {
-    /// The entry of an operation.
     pub(crate) const fn new<O: Operation>() -> Self {
         Self {
             name: O::NAME,

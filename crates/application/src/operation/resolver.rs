@@ -55,7 +55,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Refuses a request of a remote caller that omits a parameter.
-    pub fn require_from_elsewhere(
+    pub fn require_from_remote(
         &self,
         parameter: &str,
         is_given: bool,
@@ -78,7 +78,7 @@ impl<'a> Resolver<'a> {
         }
         let message = format!("`{name}` is only on this machine");
         Err(OperationError::new(Code::LocalOnly, message)
-            .with_hint("name something on the server, or run the command here with --local"))
+            .with_hint("name an object on the server, or run the command here with --local"))
     }
 
     /// Adds an object in a namespace, with the permission of the operation.
@@ -285,7 +285,7 @@ impl<'a> Resolver<'a> {
                 "the run {reference} has permissions that were granted on the server's machine"
             );
             return Err(OperationError::new(Code::LocalOnly, message)
-                .with_hint("resume it there, with --local"));
+                .with_hint("resume the run there, with --local"));
         }
         if let Some(project) = ground["project"].as_str() {
             self.add_target(namespace_of(project), None);
@@ -360,7 +360,7 @@ impl<'a> Resolver<'a> {
         } else {
             self.missing_namespace.get_or_insert_with(|| {
                 OperationError::usage("the namespace of the new object is not given")
-                    .with_hint("name one with the parameter `namespace`")
+                    .with_hint("set the parameter `namespace`")
             });
         }
         Ok(())
@@ -528,7 +528,6 @@ pub fn check_sendable<O: Operation>(request: &mut O) -> Result<(), OperationErro
     })
 }
 
-/// The namespace of a name.
 pub fn namespace_of(name: &str) -> &str {
     let (prefix, _) = name.split_once('/').unwrap_or((LOCAL_NAMESPACE, name));
     prefix
@@ -592,5 +591,5 @@ fn refers_to_local_objects(tree: &Value) -> bool {
 
 fn no_namespace(name: &str) -> OperationError {
     OperationError::usage(format!("`{name}` has no namespace"))
-        .with_hint(format!("write it with one: NAMESPACE/{name}"))
+        .with_hint(format!("add a namespace: NAMESPACE/{name}"))
 }

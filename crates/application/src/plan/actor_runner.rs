@@ -45,7 +45,6 @@ pub(super) enum RunStop {
     NeedsInput(Box<Waiting>),
     /// The plan was cancelled or interrupted.
     Cancelled,
-    /// The run failed.
     Failed {
         message: String,
         /// The error code of the cause.
@@ -60,7 +59,7 @@ pub(super) struct ActorTask<'t> {
     /// Identifies the run within the plan.
     pub(super) key: &'t str,
     pub(super) performer: Performer<'t>,
-    /// The input of the run; an empty prompt is no input.
+    /// The input of the run; an empty prompt means no input.
     pub(super) prompt: String,
     /// The phase, which decides the permissions of tools.
     pub(super) phase: PlanPhase,
@@ -138,7 +137,7 @@ impl PlanActorRunner<'_> {
             actor: &resolved.actor,
             budget_name: budget_name(plan.id),
             cost_limits: vec![plan.inputs.max_cost_micro_usd.map(MicroUsd)],
-            shared_budgets: self.budgets_above(plan)?,
+            shared_budgets: self.ancestor_budgets(plan)?,
             plan: Some(plan.id),
             requirements: ToolRequirements::default(),
             extra_tools: &[],
@@ -168,7 +167,7 @@ impl PlanActorRunner<'_> {
                 }
                 let start = RunStart {
                     id,
-                    namespace: plans::belongs_to(plan).to_owned(),
+                    namespace: plans::plan_namespace(plan).to_owned(),
                     actor: Arc::clone(&resolved.actor),
                     actor_hash: resolved.hash.clone(),
                     definitions: resolved.definitions.clone(),
@@ -264,35 +263,35 @@ impl PlanActorRunner<'_> {
         Ok(all.chain(capture).collect())
     }
 
-    /// The budgets of the plans above a child plan.
-    fn budgets_above(&self, plan: &Plan) -> Result<Vec<(String, Option<MicroUsd>)>, PlanError> {
+    /// The budgets of the ancestors of a child plan.
+    fn ancestor_budgets(&self, plan: &Plan) -> Result<Vec<(String, Option<MicroUsd>)>, PlanError> {
         let mut budgets = Vec::new();
         let mut parent = plan.parent;
         while let Some(id) = parent {
-            let above = self.gates.store.get(id)?;
-            let (profile, guards) = profile_safety(&above)?;
+            let ancestor = self.gates.store.get(id)?;
+            let (profile, guards) = profile_safety(&ancestor)?;
             let limits = [
-                above.inputs.max_cost_micro_usd.map(MicroUsd),
+                ancestor.inputs.max_cost_micro_usd.map(MicroUsd),
                 guards.total_cost(&profile),
             ];
             budgets.push((budget_name(id), limits.into_iter().flatten().min()));
-            parent = above.parent;
+            parent = ancestor.parent;
         }
         Ok(budgets)
     }
 
-    /// The safety demands of the action and the automation profile of a plan.
+    /// The safety rules that the action and the automation profile of a plan require.
     fn safety(&self, plan: &Plan) -> Result<Vec<EffectiveSafety>, PlanError> {
-        let mut demands = Vec::new();
+        let mut rules = Vec::new();
         let action = plan.inputs.action.as_ref();
         if let Some(name) = action.and_then(|action| action.safety_profile.as_deref()) {
             let folder = &self.runtime.options().working_folder;
             let safety = find_safety_profile(name, folder, "").map_err(PlanError::from_service)?;
-            demands.push(EffectiveSafety::new(safety.profile, safety.guards));
+            rules.push(EffectiveSafety::new(safety.profile, safety.guards));
         }
         let (profile, guards) = profile_safety(plan)?;
-        demands.push(EffectiveSafety::new(profile, guards));
-        Ok(demands)
+        rules.push(EffectiveSafety::new(profile, guards));
+        Ok(rules)
     }
 
     /// Chooses the source of answers to questions of actors in a phase, by the gates of the plan's profile.

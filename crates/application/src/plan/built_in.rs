@@ -57,10 +57,10 @@ const REVIEW_TOOLS: [&str; 7] = [
 ];
 
 /// Maximum size of an instruction file in the home folder, in bytes.
-const LONGEST_PROMPT: u64 = 1 << 20;
+const MAX_PROMPT_BYTES: u64 = 1 << 20;
 
 /// Maximum size of an instruction file in a project, in bytes.
-const LONGEST_PROJECT_PROMPT: u64 = 64 << 10;
+const MAX_PROJECT_PROMPT_BYTES: u64 = 64 << 10;
 
 /// Maximum number of model answers in the run of one step.
 const MODEL_CALLS: u64 = 80;
@@ -94,7 +94,7 @@ impl RolePrompts {
 
 fn home_prompt(folder: &Path, name: &str) -> Option<String> {
     let path = folder.join(format!("{name}.md"));
-    let bytes = read_regular(&path, Links::Follow, LONGEST_PROMPT).ok()??;
+    let bytes = read_regular(&path, Links::Follow, MAX_PROMPT_BYTES).ok()??;
     String::from_utf8(bytes).ok()
 }
 
@@ -109,7 +109,7 @@ fn project_prompt(project: &Path, name: &str) -> Option<String> {
         }
     }
     let path = folder.join(format!("{name}.md"));
-    let bytes = read_regular(&path, Links::Refuse, LONGEST_PROJECT_PROMPT).ok()??;
+    let bytes = read_regular(&path, Links::Refuse, MAX_PROJECT_PROMPT_BYTES).ok()??;
     String::from_utf8(bytes)
         .ok()
         .filter(|text| !text.trim().is_empty())

@@ -23,7 +23,7 @@ pub enum PlanError {
         hint: Hint,
     },
     /// Another process works on the plan.
-    #[error("the plan {plan} is being worked on by {owner}")]
+    #[error("the plan {plan} is in use by {owner}")]
     Busy { plan: PlanId, owner: String },
     /// The plan waits for the user.
     #[error("the plan {plan} waits for {}", .waiting.sentence())]
@@ -117,7 +117,7 @@ pub enum PlanError {
     Usage(String),
     /// A dependency of the plan runner failed.
     #[error(transparent)]
-    World(PortError),
+    Service(PortError),
     /// The sandbox failed.
     #[error(transparent)]
     Sandbox(Box<SandboxError>),
@@ -132,7 +132,7 @@ pub enum PlanError {
 impl PlanError {
     /// Wraps the error of another service.
     pub fn from_service(error: impl Diagnose + Send + Sync + 'static) -> Self {
-        Self::World(PortError::new(error))
+        Self::Service(PortError::new(error))
     }
 }
 
@@ -176,7 +176,7 @@ impl Diagnose for PlanError {
             Self::EmptyProject(_) => Code::ProjectEmpty,
             Self::NotFound(_) => Code::PlanNotFound,
             Self::Usage(_) => Code::Usage,
-            Self::World(error) => error.code(),
+            Self::Service(error) => error.code(),
             Self::Sandbox(error) => error.code(),
             Self::Lease(error) => error.code(),
             Self::Store(error) => error.code(),
@@ -193,9 +193,10 @@ impl Diagnose for PlanError {
                 suggest::plan_cancel(plan)
             )),
             Self::Waits { plan, waiting } => Some(input_hint(*plan, waiting)),
-            Self::Preflight { plan, .. } => {
-                Some(hint!("fix that and run {}", suggest::plan_execute(plan)))
-            }
+            Self::Preflight { plan, .. } => Some(hint!(
+                "fix these problems, then run {}",
+                suggest::plan_execute(plan)
+            )),
             Self::Invariant { plan, .. } => Some(hint!(
                 "remove one of them with {}: {} shows the ids; then {}",
                 suggest::invariant_remove(Placeholder("ID")),
@@ -203,14 +204,14 @@ impl Diagnose for PlanError {
                 suggest::plan_execute(plan)
             )),
             Self::Constrained { plan, .. } => Some(hint!(
-                "{} shows them; let the plan fix them with {} and {}, or go back with {}",
+                "{} shows the failed validations; let the plan fix them with {} and {}, or return to the strategy with {}",
                 suggest::plan_status(plan),
                 suggest::plan_prompt(plan, Placeholder("TEXT")),
                 suggest::plan_execute(plan),
                 suggest::plan_revert(plan)
             )),
             Self::NothingToApply(plan) => Some(hint!(
-                "{} completes it as applied anyway",
+                "{} completes the plan without changes",
                 suggest::plan_apply_empty(plan)
             )),
             Self::Stopped {
@@ -226,7 +227,7 @@ impl Diagnose for PlanError {
                 suggest::plan_use(Placeholder("ACTION"), Placeholder("PROJECT"))
             )),
             Self::Strategy { .. } => Some(hint!(
-                "{} prints the current one in the right form",
+                "{} prints the current strategy in the expected form",
                 suggest::plan_show_as(Placeholder("PLAN"), "markdown")
             )),
             Self::Rollback { plan, .. } => Some(hint!(
@@ -238,7 +239,7 @@ impl Diagnose for PlanError {
                 suggest::plan_conflicts(plan)
             )),
             Self::EmptyProject(project) => Some(hint!(
-                "link one: {}",
+                "link a resource: {}",
                 suggest::project_link_resource(project, Placeholder("RESOURCE"))
             )),
             Self::NotFound(_) => Some(hint!("{} lists the plans", suggest::plan_list())),
@@ -246,7 +247,7 @@ impl Diagnose for PlanError {
                 "{} lists the commands for plans",
                 suggest::plan_help()
             )),
-            Self::World(error) => error.hint(),
+            Self::Service(error) => error.hint(),
             Self::Sandbox(error) => error.hint(),
             Self::Lease(error) => error.hint(),
             Self::Store(error) => error.hint(),
@@ -283,7 +284,7 @@ impl Diagnose for PlanError {
             Self::EmptyProject(project) => json!({"project": project}),
             Self::Strategy { line, .. } => json!({"line": line}),
             Self::Usage(_) => Value::Null,
-            Self::World(error) => error.details(),
+            Self::Service(error) => error.details(),
             Self::Sandbox(error) => error.details(),
             Self::Lease(error) => error.details(),
             Self::Store(error) => error.details(),
@@ -320,13 +321,13 @@ fn input_hint(plan: PlanId, waiting: &Waiting) -> Hint {
             suggest::plan_execute(plan)
         ),
         Waiting::UnknownOutcome { .. } => hint!(
-            "{} retries it, `{}` assumes it done",
+            "{} retries the call, `{}` assumes that it succeeded",
             suggest::plan_execute_redo(plan),
             suggest::plan_skip().only_arguments()
         ),
         Waiting::ChildPlans { plans, .. } => match plans.first() {
             Some(child) => hint!(
-                "{} shows what it needs; then {}",
+                "{} shows what the child plan needs; then {}",
                 suggest::plan_status(child),
                 suggest::plan_execute(plan)
             ),

@@ -100,7 +100,7 @@ impl Recovery {
                 )
             }
             FailureCategory::MergeConflict => hint!(
-                "restore the files, or go back with {}; then {}",
+                "restore the files, or return to the strategy with {}; then {}",
                 suggest::plan_revert(id),
                 suggest::plan_apply(id)
             ),

@@ -27,7 +27,6 @@ impl PlanStore {
         &self.engine
     }
 
-    /// The plan with an id.
     pub(super) fn get(&self, id: PlanId) -> Result<Plan, PlanError> {
         self.engine
             .read(|reader| plans::get(reader, id))?

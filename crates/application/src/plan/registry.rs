@@ -14,7 +14,6 @@ pub(crate) trait Ledger {
     type Change;
     /// The ledger's receipt for a recorded change.
     type Number;
-    /// The error of the ledger.
     type Error;
 
     /// Stores a new, open changeset.

@@ -1,4 +1,4 @@
-//! [`PlanRequirements`]: the invariants, validations, targets and safety demands of a plan.
+//! [`PlanRequirements`]: the invariants, validations, targets and safety requirements of a plan.
 
 use std::sync::Arc;
 
@@ -155,7 +155,7 @@ pub(super) fn invariant_query(plan: &Plan) -> EffectiveQuery {
     }
 }
 
-/// The safety demands of a plan's automation profile.
+/// The safety requirements of a plan's automation profile.
 pub(super) fn profile_safety(plan: &Plan) -> Result<(SafetyProfile, Guards), PlanError> {
     let profile = &plan.inputs.profile.snapshot;
     let safety = SafetyProfile {

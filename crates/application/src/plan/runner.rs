@@ -134,7 +134,7 @@ impl PlanRunner<'_> {
                 let (gate, opens) = (AutomationGate::Apply, GateAction::Apply);
                 let profile = &plan.inputs.profile.snapshot;
                 let guards = profile.guards.as_ref();
-                // This guard requires approval whatever the threshold of the profile is.
+                // This guard requires approval regardless of the threshold of the profile.
                 let threshold = if guards.is_some_and(|guards| guards.require_approval_for_apply) {
                     ALWAYS_ASK
                 } else {
@@ -167,7 +167,7 @@ impl PlanRunner<'_> {
     ) -> Result<Plan, PlanError> {
         let error = match outcome {
             Err(
-                error @ (PlanError::World(_)
+                error @ (PlanError::Service(_)
                 | PlanError::Sandbox(_)
                 | PlanError::EmptyProject(_)
                 | PlanError::Usage(_)),

@@ -190,7 +190,6 @@ impl PlanService {
         self
     }
 
-    /// The plan with an id.
     pub fn get(&self, id: PlanId) -> Result<Plan, PlanError> {
         self.store.get(id)
     }
@@ -221,7 +220,7 @@ impl PlanService {
         Ok(is_cancelled)
     }
 
-    /// Tells the parent of a cancelled child plan that it ended, so that its result is not merged.
+    /// Informs the parent of a cancelled child plan, so that the result of the child plan is not merged.
     fn leave_parent(&self, id: PlanId, reason: &str) -> Result<(), PlanError> {
         if self.get(id)?.parent.is_none() {
             return Ok(());

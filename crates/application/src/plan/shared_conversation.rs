@@ -24,10 +24,10 @@ use crate::run::{CarriedConversation, prune, read_paths};
 use crate::turn::chat_message;
 
 /// Maximum size of a conversation that is continued, in tokens.
-const LONGEST_TOKENS: u64 = 60_000;
+const MAX_CONVERSATION_TOKENS: u64 = 60_000;
 
 /// Maximum size of a conversation that is continued, as a percentage of the model's context window.
-const LONGEST_PERCENT: u64 = 60;
+const MAX_WINDOW_PERCENT: u64 = 60;
 
 /// Estimated bytes per token: a low estimate, so that the number of tokens is overestimated.
 const BYTES_PER_TOKEN: usize = 3;
@@ -178,7 +178,7 @@ impl PlanActorRunner<'_> {
         let resolved = self.runtime.actor(actor).map_err(PlanError::from_service)?;
         let window = self.runtime.input_tokens(&resolved.actor);
         Ok(window.map_or(0, |window| {
-            (window / 100 * LONGEST_PERCENT).min(LONGEST_TOKENS)
+            (window / 100 * MAX_WINDOW_PERCENT).min(MAX_CONVERSATION_TOKENS)
         }))
     }
 }

@@ -66,7 +66,7 @@ impl PlanWorkspaces {
         }
     }
 
-    /// Discards the sandbox of a cancelled plan if the policy demands it. No process may have the sandbox open.
+    /// Discards the sandbox of a cancelled plan if the policy requires it. No process may have the sandbox open.
     pub(super) fn clean_up(&self, plan: &Plan) -> Result<(), PlanError> {
         if plan.is_subplan() && plan.stage.is_terminal() {
             return self.remove_fork(plan.id);

@@ -1,5 +1,5 @@
-//! [`store_result`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored in
-//! one unit of work that presents the token of the lease.
+//! [`store_result`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored
+//! in one unit of work, which fails unless the dispatch still holds its lease.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use super::claim::{reservation, scopes};
 use super::dispatch::{Dispatch, RoleFailure, RoleReport};
 use crate::operation::OperationError;
 
-/// Result of a dispatch as it was stored.
+/// Stored result of a dispatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettledAttempt {
+pub struct StoredAttemptResult {
     pub outcome: AttemptOutcome,
     pub reason: Option<String>,
     pub cost: MicroUsd,
@@ -28,13 +28,14 @@ pub struct SettledAttempt {
     pub state: WorkItemState,
 }
 
-/// Stores the result of a dispatch. Fails without a change when the lease was lost: then another worker has the item.
+/// Stores the result of a dispatch. Fails without a change if the lease was lost, because another worker may then have
+/// the item.
 pub(crate) fn store_result(
     engine: &Engine,
     dispatch: &Dispatch,
     report: Result<RoleReport, OperationError>,
     is_cancelled: bool,
-) -> Result<SettledAttempt, OperationError> {
+) -> Result<StoredAttemptResult, OperationError> {
     let report = report.unwrap_or_else(|error| RoleReport::Failed {
         failure: if is_cancelled || error.code() == Code::PlanCancelled {
             RoleFailure::Cancelled
@@ -52,14 +53,14 @@ fn store_result_in(
     unit: &mut UnitOfWork<'_>,
     dispatch: &Dispatch,
     report: &RoleReport,
-) -> Result<SettledAttempt, OperationError> {
+) -> Result<StoredAttemptResult, OperationError> {
     pools::lock_claims(unit)?;
     let (subject, token) = &dispatch.lease;
     leases::require(unit, subject, *token)?;
     let item = work_items::get(unit, dispatch.item.id)?
         .ok_or_else(|| OperationError::internal("the item of an attempt is missing"))?;
-    let settlement = Settlement { dispatch, item };
-    let result = settlement.apply(unit, report)?;
+    let storing = ResultStorage { dispatch, item };
+    let result = storing.apply(unit, report)?;
     let is_ended = attempts::finish(unit, &dispatch.attempt, &dispatch.item.project, &result)?;
     if !is_ended {
         return Err(OperationError::new(
@@ -70,11 +71,11 @@ fn store_result_in(
     spend(unit, &dispatch.pool, &dispatch.attempt, result.cost)?;
     leases::release(unit, subject, *token)?;
     let after = work_items::get(unit, dispatch.item.id)?;
-    Ok(SettledAttempt {
+    Ok(StoredAttemptResult {
         outcome: result.outcome,
         reason: result.reason,
         cost: result.cost,
-        state: after.map_or(settlement.item.state, |item| item.state),
+        state: after.map_or(storing.item.state, |item| item.state),
     })
 }
 
@@ -92,7 +93,8 @@ pub(super) fn spend(
     Ok(())
 }
 
-struct Settlement<'a> {
+/// Stores the report of one dispatch.
+struct ResultStorage<'a> {
     dispatch: &'a Dispatch,
     /// The item as it is now; the user may have changed it meanwhile.
     item: WorkItem,
@@ -110,7 +112,7 @@ fn succeeded(cost: MicroUsd, plan: Option<PlanId>) -> AttemptResult {
     }
 }
 
-impl Settlement<'_> {
+impl ResultStorage<'_> {
     fn apply(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -189,7 +191,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// Moves the item if the role may. A state that the user has set meanwhile is kept.
+    /// Moves the item if its role may do so. A state that the user has set meanwhile is kept.
     fn move_item(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -236,7 +238,8 @@ impl Settlement<'_> {
         })
     }
 
-    /// Files a finding as a new item or as a sighting. One below the confidence limit is never filed as new.
+    /// Files a finding as a new item or as a sighting of an existing one. A finding below the confidence limit never
+    /// becomes a new item.
     fn file(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -293,7 +296,9 @@ impl Settlement<'_> {
                     });
                 if !is_valid {
                     return Ok(refused(
-                        format!("`{of}` is not another item of the project"),
+                        format!(
+                            "`{of}` cannot be the original: it is the item itself, a duplicate, or in another project"
+                        ),
                         cost,
                     ));
                 }
@@ -317,7 +322,7 @@ impl Settlement<'_> {
         })
     }
 
-    /// Writes the fields of a triage. The inner error is the reason for which they are refused; nothing is written then.
+    /// Writes the fields of a triage. Refuses invalid fields without writing any; the inner error is the reason.
     fn set_fields(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -358,8 +363,8 @@ impl Settlement<'_> {
         Ok(Err("the item was changed meanwhile".to_owned()))
     }
 
-    /// The evidence with the demands of the pool and of the item, which a role cannot lower.
-    fn demanded(&self, evidence: &AttemptEvidence) -> AttemptEvidence {
+    /// The evidence with the gates and the regression rule that the pool and the item require. A role cannot relax them.
+    fn with_requirements(&self, evidence: &AttemptEvidence) -> AttemptEvidence {
         let mut evidence = evidence.clone();
         for gate in &self.dispatch.pool.outcomes.required_gates {
             if !evidence.required_gates.contains(gate) {
@@ -381,7 +386,7 @@ impl Settlement<'_> {
         evidence: &AttemptEvidence,
         plan: Option<PlanId>,
     ) -> Result<AttemptResult, OperationError> {
-        let evidence = self.demanded(evidence);
+        let evidence = self.with_requirements(evidence);
         let outcome = AttemptOutcome::from_evidence(&evidence);
         let reason = evidence.reason();
         match outcome {
@@ -428,7 +433,7 @@ impl Settlement<'_> {
         Ok(())
     }
 
-    /// Records a base that fails its gates, and opens one item that asks to fix it.
+    /// Records a base that fails its gates, and opens one item for its fix.
     fn report_red_base(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -454,7 +459,7 @@ impl Settlement<'_> {
         let change = self.item.change.as_ref();
         if change.and_then(|change| change.head.as_deref()) != Some(head) {
             return Ok(refused(
-                format!("the review is about `{head}`, which is not the state of the change"),
+                format!("the review covers `{head}`, which is not the current head of the change"),
                 cost,
             ));
         }
@@ -536,8 +541,8 @@ impl Settlement<'_> {
     }
 }
 
-/// Records the gates of the base of a project. A base that fails opens one item that asks to fix it, however often the
-/// failure is found.
+/// Records the failing gates of the base of a project. A failing base opens one item for its fix, even if the same
+/// failure is found several times.
 pub fn record_base(
     unit: &mut UnitOfWork<'_>,
     project: &str,

@@ -156,7 +156,7 @@ fn check_item(
     match pool.tier_rule().next(pool.role, item.round, &past) {
         NextAttempt::Run { tier, .. } => Ok(Readiness::Ready(Box::new(ReadyItem { item, tier }))),
         // The next cycle hands it to the user.
-        NextAttempt::GiveToPerson { .. } => Ok(Readiness::Skip),
+        NextAttempt::ReferToUser { .. } => Ok(Readiness::Skip),
     }
 }
 
@@ -186,7 +186,7 @@ fn has_open_dependencies(reader: &mut dyn Reader, item: WorkItemId) -> Result<bo
     Ok(dependencies.iter().any(|(_, state)| !state.is_terminal()))
 }
 
-/// The merge criteria that the present change of an item does not meet.
+/// The merge criteria that the current change of an item does not meet.
 pub(super) fn failing_criteria(
     reader: &mut dyn Reader,
     pool: &PoolDefinition,
@@ -248,7 +248,7 @@ fn send_back(
     Ok(())
 }
 
-/// Applies the stored verdict of this pool on the present state of a change, so that an unchanged state is not reviewed
+/// Applies the stored verdict of this pool on the current state of a change, so that an unchanged state is not reviewed
 /// again. Returns whether there was one.
 fn apply_known_review(
     unit: &mut UnitOfWork<'_>,
@@ -357,7 +357,6 @@ pub(super) fn scopes(
     ]
 }
 
-/// Id of the reservations of an attempt.
 pub(super) fn reservation(attempt: AttemptId) -> Result<ToolInvocationId, Error> {
     attempt
         .to_string()

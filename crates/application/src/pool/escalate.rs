@@ -1,4 +1,4 @@
-//! [`escalate`]: hands items to the user when a rule demands it.
+//! [`escalate`]: hands items to the user when a rule requires it.
 
 use cleveragents_domain::{
     Fingerprint, NewWorkItem, NextAttempt, PastAttempt, PoolDefinition, Timestamp, TransitionCause,
@@ -37,7 +37,7 @@ fn escalate_in(
     }
     let past: Vec<PastAttempt> = past.iter().map(Into::into).collect();
     let next = pool.tier_rule().next(pool.role, item.round, &past);
-    let is_exhausted = matches!(next, NextAttempt::GiveToPerson { .. });
+    let is_exhausted = matches!(next, NextAttempt::ReferToUser { .. });
     let waited = Timestamp::now().seconds_since(item.state_since);
     #[expect(clippy::cast_precision_loss, reason = "deadlines are below 100 years")]
     let is_overdue = waited > pool.limits.deadline_seconds as f64;

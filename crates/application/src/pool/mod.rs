@@ -18,7 +18,7 @@ mod service;
 mod snapshot;
 mod watch;
 
-pub use attempt_result::{SettledAttempt, record_base};
+pub use attempt_result::{StoredAttemptResult, record_base};
 pub use dispatch::{Dispatch, RoleFailure, RoleReport, RoleRunner, item_lease, require_may_apply};
 pub use library::{PoolActors, READY_MADE_POOLS, ReadyMadePool};
 pub use plan_dispatches::{DispatchPlan, Escalation, PlannedDispatch, WaitReason, plan_dispatches};

@@ -289,7 +289,7 @@ impl<'a> Planner<'a> {
                     tier,
                     number,
                 }),
-                NextAttempt::GiveToPerson {
+                NextAttempt::ReferToUser {
                     reason,
                     are_tiers_exhausted,
                 } => {
@@ -372,7 +372,7 @@ impl<'a> Planner<'a> {
 
     fn order(&self, item: &OpenItem, definition: &PoolDefinition) -> OrderKey {
         let rank = item.priority.rank();
-        // Each deadline that passed raises the priority by one, so that nothing waits for ever; only blockers of the
+        // Each deadline that passed raises the priority by one, so that nothing waits forever; only blockers of the
         // base come first.
         let waited = self.snapshot.now.seconds_since(item.state_since);
         #[expect(

@@ -10,7 +10,7 @@ use cleveragents_domain::{AttemptId, AttemptOutcome, PoolDefinition, PoolState, 
 use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, pools};
 
-use super::attempt_result::{SettledAttempt, store_result};
+use super::attempt_result::{StoredAttemptResult, store_result};
 use super::claim::{Claim, ClaimRequest, claim};
 use super::dispatch::{Dispatch, RoleRunner};
 use super::escalate::escalate;
@@ -28,22 +28,22 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const BATCH_INTERVAL: Duration = Duration::from_millis(3);
 
 /// Number of consecutive cycles that may fail before the loop ends.
-const MAXIMUM_FAILED_CYCLES: u32 = 10;
+const MAX_FAILED_CYCLES: u32 = 10;
 
 /// Number of consecutive cycles without a start after which a loop that runs until it is idle ends, although items
 /// seem to be left.
-const MAXIMUM_IDLE_CYCLES: u32 = 500;
+const MAX_IDLE_CYCLES: u32 = 500;
 
 /// Maximum number of items that one claim tries.
 const CLAIM_ALTERNATES: usize = 32;
 
-/// What happened, for front ends.
+/// Progress events for front ends.
 #[derive(Debug)]
 pub enum PoolEvent<'a> {
     Started(&'a Dispatch),
     Settled {
         dispatch: &'a Dispatch,
-        settled: &'a SettledAttempt,
+        settled: &'a StoredAttemptResult,
     },
     /// The result was discarded: another worker has the item.
     LostLease(&'a Dispatch),
@@ -137,7 +137,7 @@ impl<'a> Reconciler<'a> {
                     Ok(0) if lock(&self.running).is_empty() => idle_cycles += 1,
                     Ok(_) => (idle_cycles, failed_cycles) = (0, 0),
                     // A busy database is no reason to end the loop, a damaged one is.
-                    Err(error) if failed_cycles < MAXIMUM_FAILED_CYCLES => {
+                    Err(error) if failed_cycles < MAX_FAILED_CYCLES => {
                         tracing::warn!(%error, "a cycle of the pools failed");
                         failed_cycles += 1;
                     }
@@ -145,7 +145,7 @@ impl<'a> Reconciler<'a> {
                 }
                 if self.options.until_idle
                     && idle_cycles > 0
-                    && (idle_cycles > MAXIMUM_IDLE_CYCLES || !self.is_any_left()?)
+                    && (idle_cycles > MAX_IDLE_CYCLES || !self.is_any_left()?)
                 {
                     break;
                 }

@@ -13,7 +13,6 @@ use crate::definition::{DefinitionError, DefinitionService, DefinitionText, Defi
 /// The registered pools.
 pub type PoolService = DefinitionService<PoolDefinition>;
 
-/// Variables for reading pools.
 pub type PoolReading<'a> = Variables<'a>;
 
 impl DefinitionType for PoolDefinition {

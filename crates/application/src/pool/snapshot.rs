@@ -21,7 +21,6 @@ pub struct PoolView {
     pub average_costs: BTreeMap<String, MicroUsd>,
 }
 
-/// A running attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningAttempt {
     pub item: WorkItemId,
@@ -40,7 +39,7 @@ pub struct PoolSnapshot {
     pub pools: Vec<PoolView>,
     /// Open items of the projects of the pools.
     pub items: Vec<OpenItem>,
-    /// Attempts of the present round, oldest first.
+    /// Attempts of the current round, oldest first.
     pub past: HashMap<WorkItemId, Vec<PastAttempt>>,
     pub running: Vec<RunningAttempt>,
     /// The open items that an item waits for.

@@ -38,7 +38,6 @@ const KINDS: [&str; 7] = [
     "repeated-failure",
 ];
 
-/// The anomalies of a snapshot.
 pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Vec<Anomaly> {
     let mut anomalies = Vec::new();
     let mut add = |kind, subject: String, owner: &str, message: String| {
@@ -71,7 +70,7 @@ pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Ve
             pool.name.clone(),
             &pool.name,
             format!(
-                "{count} items wait for {} for longer than its deadline",
+                "{count} items have waited for {} longer than its deadline",
                 pool.name
             ),
         );
@@ -82,7 +81,10 @@ pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Ve
                 "long-attempt",
                 attempt.item.to_string(),
                 &attempt.pool,
-                format!("an attempt of {} runs for more than 6 hours", attempt.pool),
+                format!(
+                    "an attempt of {} has been running for more than 6 hours",
+                    attempt.pool
+                ),
             );
         }
     }
@@ -114,7 +116,7 @@ pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Ve
             base.project.clone(),
             &base.project,
             format!(
-                "the base of {} fails its gates since {}: {}",
+                "the base of {} has failed its gates since {}: {}",
                 base.project,
                 base.since,
                 base.failing_gates.join(", ")
@@ -166,7 +168,10 @@ fn item_anomalies(snapshot: &PoolSnapshot, item: &OpenItem) -> Vec<Anomaly> {
         if same + 1 >= REPEATED_FAILURES {
             add(
                 "repeated-failure",
-                format!("{} attempts in a row failed alike: {last}", same + 1),
+                format!(
+                    "{} attempts in a row failed for the same reason: {last}",
+                    same + 1
+                ),
             );
         }
     }

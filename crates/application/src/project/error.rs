@@ -71,7 +71,6 @@ pub enum ProjectError {
         shown(.plans)
     )]
     InUse {
-        /// Name of the project.
         name: String,
         /// Active plans that use the project.
         plans: Vec<PlanId>,

@@ -28,7 +28,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<UnlinkResource>(),
 ];
 
-/// A project as operations return it.
+/// A project with its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectInfo {
     pub id: ProjectId,

@@ -191,7 +191,6 @@ impl ProjectService {
         })
     }
 
-    /// Links a resource to a project.
     pub fn link_resource(
         &self,
         project: &str,

@@ -261,7 +261,7 @@ fn store_discovered(
         }
         return Ok(());
     }
-    let name = free_name(unit, &parent.name.below(&found.segment)?)?;
+    let name = free_name(unit, &parent.name.child_name(&found.segment)?)?;
     resources::insert(unit, &discovered_row(id, name, found))?;
     let link = Link {
         parent: parent.id,

@@ -153,7 +153,6 @@ pub enum ResourceError {
     /// Other objects refer to the resource or to a resource discovered below it.
     #[error("resource `{name}` is in use: {}; nothing was removed", describe_users(.holders))]
     InUse {
-        /// Name of the resource.
         name: String,
         /// Each referenced resource with its reference.
         holders: Vec<(String, ResourceUser)>,
@@ -161,7 +160,6 @@ pub enum ResourceError {
     /// The resource was discovered, so only its parent can be added or removed.
     #[error("resource `{name}` was discovered below {parent} and is removed with it")]
     Discovered {
-        /// Name of the resource.
         name: String,
         /// Name of the parent.
         parent: String,

@@ -107,7 +107,6 @@ impl ResourceService {
     }
 }
 
-/// The name without its namespace.
 fn without_namespace(name: &TypeName) -> TypeName {
     name.last_segment().parse().unwrap_or_else(|_| name.clone())
 }

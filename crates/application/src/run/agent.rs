@@ -286,7 +286,7 @@ impl RunExecutor<'_> {
             );
         }
         let why = if self.run_context.reports.text == TextAnswer::RemindedUnlessDone {
-            "you ended without a report, and prose does not end a phase".to_owned()
+            "you ended without a report, and a text answer does not end a phase".to_owned()
         } else {
             format!("your answer is not a report: {why}")
         };
@@ -590,7 +590,7 @@ fn formatted(format: &ResponseFormat, text: &str) -> Result<Value, String> {
             Err(why) => misfit = misfit.or(Some(why)),
         }
     }
-    Err(misfit.unwrap_or_else(|| "it holds no JSON value".to_owned()))
+    Err(misfit.unwrap_or_else(|| "it contains no JSON value".to_owned()))
 }
 
 /// Applies the limits of the run to a turn.

@@ -31,10 +31,8 @@ pub trait ModelSource: Sync {
 
 /// Lists the tools of skills and servers.
 pub trait ToolSources: Sync {
-    /// The tools of a skill.
     fn skill(&self, name: &str) -> Result<Vec<ToolName>, String>;
 
-    /// The tools of a server.
     fn server(&self, name: &str) -> Result<Vec<ToolName>, String>;
 
     /// The instructions of the skills for a model, in addition to their tools.
@@ -90,13 +88,10 @@ pub struct RunContext<'a> {
     pub plan: Option<PlanId>,
     /// The capabilities that the plan or session allows.
     pub mode: PlanMode,
-    /// The safety profile.
     pub profile: &'a SafetyProfile,
     /// Limits for calls that run without approval.
     pub guards: &'a Guards,
-    /// The permission rules.
     pub rules: &'a PermissionRules,
-    /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
     /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,

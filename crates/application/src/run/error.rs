@@ -33,7 +33,7 @@ pub enum RunServiceError {
         state: &'static str,
     },
     /// Another process executes the run.
-    #[error("the run {run} is being worked on by {owner}")]
+    #[error("the run {run} is in use by {owner}")]
     Busy {
         run: RunId,
         /// The process that executes the run.

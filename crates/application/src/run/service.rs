@@ -35,7 +35,6 @@ type Values = Map<String, Value>;
 
 /// The input of a new run.
 pub struct RunStart {
-    /// The id of the run.
     pub id: RunId,
     /// The namespace of the plan, project or caller that starts the run.
     pub namespace: String,
@@ -354,7 +353,6 @@ impl RunService {
         })
     }
 
-    /// A run by its id.
     pub fn get(&self, id: RunId) -> Result<Run, RunServiceError> {
         self.engine
             .read(|reader| runs::get(reader, &self.visible, id))?

@@ -103,7 +103,6 @@ pub struct RunFrontEnd<'a> {
 /// The outcome of a run.
 pub struct ActorRunReport {
     pub actor: Arc<Actor>,
-    /// The options of the run.
     pub options: ActorRunOptions,
     /// The stored run and its result.
     pub report: RunReport,
@@ -355,7 +354,7 @@ fn start_state(
             Some(_) => Err(OperationError::usage(format!(
                 "`{key}` is given twice: in --input, and {second_source}"
             ))
-            .with_hint("leave out one of the two")),
+            .with_hint("remove one of them")),
         };
     if let Some(prompt) = prompt {
         add("input", json!(prompt), "as the prompt")?;

@@ -132,7 +132,6 @@ impl Conversation {
         })
     }
 
-    /// The runtime of the conversation.
     pub const fn runtime(&self) -> &AgentRuntime {
         &self.runtime
     }

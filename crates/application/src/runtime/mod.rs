@@ -39,7 +39,7 @@ use crate::run::{
 use crate::sandbox::SandboxService;
 use crate::session::SessionService;
 use crate::tool::{ProjectRules, SandboxWorkspace, SpendScope, ToolService};
-use crate::turn::{ReportTools, USUAL_WINDOW, instructions, project_instructions};
+use crate::turn::{DEFAULT_WINDOW, ReportTools, instructions, project_instructions};
 
 pub(crate) use actor_run::stored_actor;
 pub use actor_run::{
@@ -113,7 +113,6 @@ pub struct AgentRequest<'a> {
     pub requirements: ToolRequirements,
     /// Patterns of tools that every agent of the actor has in addition to its own.
     pub extra_tools: &'a [String],
-    /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
     /// The capabilities that the plan or session allows.
     pub mode: PlanMode,
@@ -212,7 +211,7 @@ impl AgentRuntime {
             return None;
         }
         let output = capabilities.output_tokens(agent.max_output_tokens);
-        let window = capabilities.input_tokens(output).unwrap_or(USUAL_WINDOW);
+        let window = capabilities.input_tokens(output).unwrap_or(DEFAULT_WINDOW);
         let limit = agent.memory.max_tokens.unwrap_or(window);
         Some(window.min(limit))
     }

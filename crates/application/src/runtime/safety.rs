@@ -26,7 +26,7 @@ pub struct SafetySelection {
     pub deny_tool: Vec<String>,
     /// Patterns of allowed tools. If given, all other tools are refused.
     pub allow_tool: Vec<String>,
-    /// Maximum number of tool calls after one answer of the model.
+    /// Maximum number of tool calls per model response.
     pub max_calls: Option<u64>,
     /// Whether every change needs approval.
     pub approve_writes: bool,
@@ -40,7 +40,8 @@ pub struct SafetyLayer {
     /// The option, variable or line of a file that sets the restriction.
     pub source: String,
     /// A short description of the restrictions.
-    pub says: String,
+    #[serde(rename = "says")]
+    pub description: String,
     /// Whether the layer is a profile that the user chose.
     #[serde(skip)]
     pub is_chosen_profile: bool,
@@ -70,7 +71,7 @@ impl EffectiveSafety {
             profiles.push(SafetyLayer {
                 level: "default".to_owned(),
                 source: "built in".to_owned(),
-                says: format!("profile {}", standard.name),
+                description: format!("profile {}", standard.name),
                 is_chosen_profile: false,
                 profile: standard.profile,
                 guards: standard.guards,
@@ -145,7 +146,7 @@ fn unknown_profile(name: &str, place: &str) -> OperationError {
     let hint = match nearest::best(name, known) {
         Some(similar) => hint!("did you mean `{}`?", similar),
         None => hint!(
-            "{} shows all; a file ends in .yaml or has a / in it",
+            "{} lists all profiles; the path of a file ends in .yaml or contains /",
             suggest::safety_list()
         ),
     };

@@ -22,7 +22,6 @@ pub struct ToolCallRequest<'a> {
     pub mode: PlanMode,
     /// Permission rules in addition to the stored rules.
     pub rules: &'a [String],
-    /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
     /// Asks the user for approvals.
     pub approver: &'a dyn Approver,

@@ -30,7 +30,7 @@ impl AgentRuntime {
                     let message = format!("the project `{}` links no resource", project.name);
                     return Err(
                         OperationError::new(Code::LocationNotFound, message).with_hint(hint!(
-                            "link one: {}",
+                            "link a resource: {}",
                             suggest::project_link_resource(
                                 Placeholder("PROJECT"),
                                 Placeholder("RESOURCE")

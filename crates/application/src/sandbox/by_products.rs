@@ -31,7 +31,7 @@ struct PathHistory {
 }
 
 /// The net changes of a part since a position, split into intended changes and by-products.
-pub(super) fn without(
+pub(super) fn split_changes(
     view: &SandboxView,
     member: &Member,
     entries: &[ChangeEntry],

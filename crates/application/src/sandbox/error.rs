@@ -23,7 +23,6 @@ pub enum SandboxError {
     /// The sandbox cannot be used in its current state.
     #[error("sandbox `{name}` is {}", .state.as_str())]
     NotReady {
-        /// Name of the sandbox.
         name: String,
         /// Current state of the sandbox.
         state: SandboxState,
@@ -31,7 +30,6 @@ pub enum SandboxError {
     /// The files of the sandbox are on another machine.
     #[error("sandbox `{name}` is on the machine `{machine}`")]
     Elsewhere {
-        /// Name of the sandbox.
         name: String,
         /// Name of the other machine.
         machine: String,
@@ -39,7 +37,6 @@ pub enum SandboxError {
     /// The checkpoint does not exist.
     #[error("sandbox `{name}` has no checkpoint `{checkpoint}`")]
     CheckpointNotFound {
-        /// Name of the sandbox.
         name: String,
         /// Requested number or label.
         checkpoint: String,
@@ -47,7 +44,6 @@ pub enum SandboxError {
     /// The sandbox has no part of this name.
     #[error("sandbox `{name}` has no part `{part}`")]
     PartNotFound {
-        /// Name of the sandbox.
         name: String,
         /// Requested part.
         part: String,
@@ -64,7 +60,6 @@ pub enum SandboxError {
     /// The request names no part, and the sandbox does not have exactly one database on a server.
     #[error("sandbox `{name}` has {}", databases(.parts))]
     WhichDatabase {
-        /// Name of the sandbox.
         name: String,
         /// The parts of the sandbox that are databases on servers.
         parts: Vec<String>,
@@ -72,7 +67,6 @@ pub enum SandboxError {
     /// The part does not accept SQL statements.
     #[error("part `{part}` of sandbox `{name}` is not a PostgreSQL database")]
     NoDatabase {
-        /// Name of the sandbox.
         name: String,
         /// Requested part.
         part: String,

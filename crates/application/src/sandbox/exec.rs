@@ -185,7 +185,7 @@ pub(crate) fn invocation(
     );
     for member in &view.members {
         writable.extend(member.prepare_git()?.map(PathBuf::from));
-        readable.extend(member.borrowed());
+        readable.extend(member.external_git_files());
     }
     for (name, value) in &request.environment {
         set(name, value);

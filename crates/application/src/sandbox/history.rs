@@ -380,7 +380,7 @@ impl SandboxService {
         let mut parts = Vec::with_capacity(view.members.len());
         for member in &view.members {
             let entries = by_part.remove(&member.alias).unwrap_or_default();
-            parts.push(by_products::without(view, member, &entries, from)?);
+            parts.push(by_products::split_changes(view, member, &entries, from)?);
         }
         Ok(SandboxDiff { parts })
     }
@@ -411,7 +411,7 @@ impl SandboxService {
 
     /// The changes that restore each part to a position: for each path that changed since, its current state (`before`)
     /// and its state at the position (`after`), both from the history.
-    pub(super) fn way_back(
+    pub(super) fn restoring_changes(
         &self,
         open: &OpenSandbox,
         position: u64,

@@ -204,7 +204,7 @@ impl SandboxService {
         restore: HistoryMove,
     ) -> Result<RestoreResult, SandboxError> {
         let id = open.view.sandbox.id;
-        let reverse_changes = self.way_back(open, restore.to)?;
+        let reverse_changes = self.restoring_changes(open, restore.to)?;
         let targets = |member: &Member| -> BTreeMap<TreePath, Option<FileState>> {
             let reverse_changes = reverse_changes.get(&member.alias).into_iter().flatten();
             reverse_changes

@@ -125,7 +125,6 @@ impl PlanSlot {
         Ok(Self::new(self.scheduler.clone(), slot))
     }
 
-    /// Releases the slot.
     pub(crate) fn release(&self) {
         let slot = self.held().take();
         drop(slot);

@@ -5,7 +5,7 @@ mod worker;
 
 use std::time::Duration;
 
-use cleveragents_domain::{Plan, PlanPhase, PlanStage};
+use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage};
 
 pub(crate) use concurrency::PlanSlot;
 pub use concurrency::Scheduler;
@@ -51,5 +51,32 @@ pub const fn phase_to_resume(plan: &Plan) -> PlanPhase {
     match plan.stage.phase() {
         PlanPhase::Apply => PlanPhase::Apply,
         PlanPhase::Strategize | PlanPhase::Execute => phase_to_execute(plan),
+    }
+}
+
+/// Whether a queued plan stays queued after a run that failed with this code: another process works on it, there is no
+/// free slot, or the process that ran it stops.
+pub const fn stays_queued(code: Code, is_stopping: bool) -> bool {
+    match code {
+        Code::PlanBusy | Code::ServerBusy | Code::ServerEnding => true,
+        Code::PlanCancelled => is_stopping,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stays_queued;
+    use cleveragents_domain::Code;
+
+    #[test]
+    fn only_a_plan_that_could_not_run_now_stays_queued() {
+        for code in Code::ALL.iter().copied() {
+            let is_temporary =
+                matches!(code, Code::PlanBusy | Code::ServerBusy | Code::ServerEnding);
+            assert_eq!(stays_queued(code, false), is_temporary, "{code:?}");
+            let is_interrupted = is_temporary || code == Code::PlanCancelled;
+            assert_eq!(stays_queued(code, true), is_interrupted, "{code:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 
 use super::concurrency::{PlanSlot, Scheduler, pause};
-use super::phase_to_execute;
+use super::{phase_to_execute, stays_queued};
 use crate::lease::LeaseService;
 use crate::observer::{NoApprover, NoObserver};
 use crate::operation::OperationError;
@@ -34,7 +34,6 @@ pub enum WorkerEvent<'a> {
     Ran(&'a Plan),
     /// The plan waits for the user, is run by another process, was stopped, or failed.
     Ended {
-        /// Id of the plan.
         plan: PlanId,
         /// The reason why the plan stopped.
         error: &'a OperationError,
@@ -97,7 +96,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The id of the worker.
     pub const fn id(&self) -> ProcessId {
         self.id
     }
@@ -231,15 +229,13 @@ impl<'a> Worker<'a> {
         outcome: &Result<Plan, OperationError>,
     ) -> Result<(), OperationError> {
         // A plan that a server claimed is queued for one run only.
-        let stays_queued = QueueEntry::from_plan(plan).is_none_or(|queued| queued.served.is_none());
+        let runs_often = QueueEntry::from_plan(plan).is_none_or(|queued| queued.served.is_none());
         match outcome {
             // Another process runs the plan, or the plan was interrupted.
-            Err(error) if matches!(error.code(), Code::PlanBusy | Code::PlanCancelled) => Ok(()),
+            Err(error) if stays_queued(error.code(), true) => Ok(()),
             // The plan waits for the user. It runs again after the answer.
-            Err(error) if stays_queued && error.code() == Code::PlanWaiting => Ok(()),
-            Ok(plan) if stays_queued && plan.waiting.is_some() && !plan.stage.is_terminal() => {
-                Ok(())
-            }
+            Err(error) if runs_often && error.code() == Code::PlanWaiting => Ok(()),
+            Ok(plan) if runs_often && plan.waiting.is_some() && !plan.stage.is_terminal() => Ok(()),
             _ => Ok(self.plans.unqueue(plan.id)?),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{AuditEntry, NewAuditEntry, audit_kinds, nearest};
-use cleveragents_store::audit::{self, AuditFilter, Verdict};
+use cleveragents_store::audit::{self, AuditFilter, ChainVerdict};
 use cleveragents_store::tokens::Token;
 use cleveragents_store::{Engine, Error};
 use serde_json::json;
@@ -52,8 +52,8 @@ impl AuditService {
     /// Verifies the whole chain. With `expected`, the last entry must have that hash.
     pub fn verify(&self, expected: Option<&str>) -> Result<AuditCheck, AuditError> {
         let (count, head) = match self.engine.read(audit::verify)? {
-            Verdict::Whole { count, head } => (count, head),
-            Verdict::Broken { number, reason } => {
+            ChainVerdict::Intact { count, head } => (count, head),
+            ChainVerdict::Broken { number, reason } => {
                 return Err(AuditError::Broken { number, reason });
             }
         };

@@ -97,7 +97,6 @@ impl TokenService {
         Self { engine }
     }
 
-    /// Creates a token.
     pub fn create(&self, new: NewToken) -> Result<CreatedToken, TokenError> {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
         if new.name.is_empty()

@@ -104,7 +104,7 @@ impl Diagnose for SessionError {
                 if matches!(check_prefix(reference), Err(IdError::TooShort(_))) =>
             {
                 return Some(hint!(
-                    "give the first 6 or more characters of an id, or a whole name; {} lists both",
+                    "give the first 6 or more characters of an id, or a full name; {} lists both",
                     suggest::session_list()
                 ));
             }

@@ -205,7 +205,7 @@ fn parse(file: &[u8]) -> Result<Document, SessionError> {
     let header: ExportHeader = serde_json::from_value(Value::Object(fields)).map_err(malformed)?;
     if header.message_count != messages.len() as u64 {
         return Err(SessionError::ImportMalformed(format!(
-            "it should contain {} messages and contains {}",
+            "it should contain {} messages but contains {}",
             header.message_count,
             messages.len()
         )));

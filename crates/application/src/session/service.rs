@@ -94,7 +94,6 @@ impl SessionService {
         }
     }
 
-    /// Creates a session.
     pub fn create(
         &self,
         name: Option<SessionName>,
@@ -143,7 +142,6 @@ impl SessionService {
         Ok(session.id)
     }
 
-    /// A session by its id.
     pub fn get(&self, id: SessionId) -> Result<Session, SessionError> {
         self.engine
             .read(|reader| sessions::get(reader, id))?
@@ -314,7 +312,6 @@ impl SessionService {
         })
     }
 
-    /// Renames a session.
     pub fn rename(
         &self,
         id: SessionId,

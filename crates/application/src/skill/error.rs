@@ -15,11 +15,7 @@ pub enum SkillError {
     Definition(#[from] DefinitionError),
     /// The skill is not registered; it is a folder in the folder of skills.
     #[error("the skill `{name}` is not registered; it is the folder `{folder}`")]
-    Found {
-        /// Name of the skill.
-        name: String,
-        folder: String,
-    },
+    Found { name: String, folder: String },
     /// The tools cannot be loaded.
     #[error(transparent)]
     Tool(#[from] ToolError),

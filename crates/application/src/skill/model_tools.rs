@@ -46,7 +46,6 @@ impl SkillService {
 }
 
 impl SkillTools {
-    /// The tools of a skill.
     pub fn tools(&self, name: &str) -> Option<Vec<ToolName>> {
         let flat = self.flat(name)?;
         Some(

@@ -87,7 +87,6 @@ pub struct SkillToolSource {
     pub details: Vec<String>,
 }
 
-/// Sources of the tools of a skill.
 pub fn tool_sources(flat: &FlattenedSkill) -> Vec<SkillToolSource> {
     let mut sources: Vec<SkillToolSource> = Vec::new();
     for tool in &flat.tools {

@@ -236,7 +236,7 @@ impl SkillService {
         register: Register,
         variables: Variables<'_>,
     ) -> Result<AddedSkill, SkillError> {
-        let (text, path) = source.kept();
+        let (text, path) = source.text_and_path();
         let tools = self.tools(variables)?;
         let reading = self.reading(variables, &tools);
         let added = self.definitions.add(&text, &path, register, reading)?;

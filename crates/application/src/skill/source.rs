@@ -14,7 +14,6 @@ pub enum SkillSource {
     File {
         /// Content of the file.
         text: String,
-        /// Path of the file.
         file: PathBuf,
     },
     /// A folder with a `SKILL.md`.
@@ -46,7 +45,7 @@ impl SkillSource {
     }
 
     /// The stored text and source.
-    pub(super) fn kept(&self) -> (String, String) {
+    pub(super) fn text_and_path(&self) -> (String, String) {
         match self {
             Self::File { text, file } => (text.clone(), file.display().to_string()),
             // The folder is read whenever the skill is used, so its text is not stored.

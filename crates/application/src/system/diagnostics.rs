@@ -101,7 +101,6 @@ pub struct DiagnosticSummary {
 }
 
 impl DiagnosticsReport {
-    /// A report of checks and repairs.
     pub fn new(checks: Vec<DiagnosticCheck>, repairs: Vec<DiagnosticRepair>) -> Self {
         let count = |severity| {
             let found = checks.iter().filter(|check| check.severity == severity);

@@ -17,7 +17,6 @@ pub(super) const NO_PLAN: &str = "-";
 /// States in which a server works on a task.
 pub(super) const OPEN: &[TaskState] = &[TaskState::Submitted, TaskState::Working];
 
-/// States that are not final.
 const NOT_FINAL: &[TaskState] = &[
     TaskState::Submitted,
     TaskState::Working,

@@ -6,12 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::Code;
+use cleveragents_sandbox::{Links, read_regular};
 use cleveragents_tools::{Effect, Rule};
 use serde_json::json;
 use toml_edit::{Document, Item};
 
 use crate::operation::OperationError;
-use crate::text_file::read_text_file;
+use crate::text_file::{MAX_TEXT_FILE_BYTES, read_text};
 
 /// The file, within the folder of the project.
 const FILE: &str = ".cleveragents/rules.toml";
@@ -19,7 +20,6 @@ const FILE: &str = ".cleveragents/rules.toml";
 /// The key with the list of rules.
 const KEY: &str = "rules";
 
-/// A rule of a project.
 #[derive(Debug, Clone)]
 pub struct ProjectRule {
     pub rule: Rule,
@@ -39,27 +39,38 @@ pub struct ProjectRules {
 }
 
 impl ProjectRules {
-    /// Reads the file of the project at a folder. A file that cannot be parsed is an error: without it, the project
-    /// would be less protected than its owner wants.
+    /// Reads the file of the project at a folder. A file that cannot be read or parsed is an error: without it, the
+    /// project would be less protected than its owner wants.
     pub fn read(folder: &Path) -> Result<Self, OperationError> {
-        let file = folder.join(FILE);
-        // Opening a pipe or a device would block.
-        if !file.is_file() {
-            return Ok(Self::default());
-        }
-        let text = read_text_file(&file, "the file with rules", Code::InvalidRule)?;
-        Self::parse(&text, &file)
+        Ok(Self::read_existing(folder)?.unwrap_or_default())
     }
 
     /// Reads the file of the nearest folder that has one: this folder, or one that contains it.
     pub fn find(folder: &Path) -> Result<Self, OperationError> {
-        match folder
-            .ancestors()
-            .find(|folder| folder.join(FILE).is_file())
-        {
-            Some(folder) => Self::read(folder),
-            None => Ok(Self::default()),
+        for folder in folder.ancestors() {
+            if let Some(found) = Self::read_existing(folder)? {
+                return Ok(found);
+            }
         }
+        Ok(Self::default())
+    }
+
+    /// `None` if the folder has no such file.
+    fn read_existing(folder: &Path) -> Result<Option<Self>, OperationError> {
+        let file = folder.join(FILE);
+        let bytes = read_regular(&file, Links::Refuse, MAX_TEXT_FILE_BYTES).map_err(|error| {
+            let message = format!("the rules `{}` cannot be read: {error}", file.display());
+            OperationError::new(Code::InvalidRule, message)
+                .caused_by(error)
+                .with_hint(
+                    "a project's rules are a regular file of at most 1 MiB; replace or remove it",
+                )
+        })?;
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        let text = read_text(&*bytes, &file, "the file with rules", Code::InvalidRule)?;
+        Self::parse(&text, &file).map(Some)
     }
 
     fn parse(text: &str, file: &Path) -> Result<Self, OperationError> {
@@ -199,6 +210,42 @@ mod tests {
             );
         }
         assert!(parse("").expect("empty").rules.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_not_regular_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nested = folder.path().join("a/b");
+        std::fs::create_dir_all(&nested).expect("folders");
+        std::fs::create_dir(folder.path().join(".cleveragents")).expect("a folder");
+        let place = folder.path().join(super::FILE);
+        assert!(
+            ProjectRules::find(&nested)
+                .expect("no rules")
+                .file
+                .is_none()
+        );
+        let target = folder.path().join("other.toml");
+        std::fs::write(&target, "rules = [\"deny shell\"]").expect("a file");
+        std::os::unix::fs::symlink(&target, &place).expect("a link");
+        let refused = |what: &str| {
+            for found in [
+                ProjectRules::find(&nested),
+                ProjectRules::read(folder.path()),
+            ] {
+                assert_eq!(found.expect_err(what).code(), Code::InvalidRule, "{what}");
+            }
+            std::fs::remove_file(&place).expect("removed");
+        };
+        refused("a link");
+        let fifo = std::process::Command::new("mkfifo").arg(&place).status();
+        assert!(fifo.expect("mkfifo runs").success());
+        refused("a pipe");
+        let size = usize::try_from(super::MAX_TEXT_FILE_BYTES).expect("a small size") + 1;
+        std::fs::write(&place, "#".repeat(size)).expect("a file");
+        refused("a large file");
+        std::fs::rename(&target, &place).expect("a regular file");
+        assert_eq!(ProjectRules::find(&nested).expect("rules").rules.len(), 1);
     }
 
     #[test]

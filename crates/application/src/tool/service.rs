@@ -240,14 +240,14 @@ impl DefinitionService<ToolSpec> {
             .iter()
             .map(|rule| rule.parse::<Rule>())
             .collect::<Result<Vec<_>, _>>()?;
-        for rule in self.remembered()? {
+        for rule in self.stored_rules()? {
             rules.push(rule.parse()?);
         }
         Ok(PermissionRules::new(rules, otherwise))
     }
 
     /// The stored rules, as text.
-    pub fn remembered(&self) -> Result<Vec<String>, ToolError> {
+    pub fn stored_rules(&self) -> Result<Vec<String>, ToolError> {
         Ok(self.engine().read(permission_rules::rules)?)
     }
 

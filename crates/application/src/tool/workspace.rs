@@ -233,7 +233,6 @@ impl SandboxWorkspace {
         Ok((result, changes))
     }
 
-    /// The name of the sandbox.
     pub fn name(&self) -> &str {
         &self.view.sandbox.name
     }
@@ -413,7 +412,7 @@ impl Workspace for SandboxWorkspace {
             } else {
                 folders.writable.extend(git);
             }
-            folders.readable.extend(member.borrowed());
+            folders.readable.extend(member.external_git_files());
         }
         folders
     }

@@ -1,4 +1,4 @@
-//! [`TrackerAccess`]: what an account may do at a tracker, checked before the first item.
+//! [`TrackerAccess`]: the permissions of an account at a tracker, checked before the first item.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! [`deliver_outbox`]: delivers the writes of the outbox, each once, whatever process ends at whatever time.
+//! [`deliver_outbox`]: delivers the writes of the outbox, each once, even if processes end at any time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::TrackerError;
 use super::fields::FieldChanges;
+use super::idempotency::{IdempotencyKey, WriteAttempt};
 use super::labels::MappedFields;
-use super::marker::{IdempotencyKey, WriteAttempt};
 use super::outbox::{WritePayload, mirror_fields};
 use super::source::{Trackers, mapping_of};
 use super::types::{ExternalId, NewIssue, TrackerEffect, TrackerIssue};
@@ -23,7 +23,7 @@ use super::{Tracker, sync};
 /// Duration of a claim on a write, in seconds. A claim that ends without an outcome is taken over.
 const CLAIM_SECONDS: i64 = 180;
 
-/// Time before the end of a claim at which its owner writes no more.
+/// The owner of a claim stops writing this long before the claim ends.
 const CLAIM_MARGIN: Duration = Duration::from_secs(20);
 
 /// Number of writes that are read at a time.
@@ -38,9 +38,9 @@ const MAX_PAUSE_SECONDS: i64 = 600;
 /// The outcome of a delivery.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeliverySummary {
-    /// Writes that the trackers have now.
+    /// Delivered writes.
     pub delivered: u64,
-    /// Writes that are repeated later.
+    /// Writes that will be retried.
     pub postponed: u64,
     /// Writes that the trackers refuse, with the reason in the outbox.
     pub refused: u64,
@@ -90,7 +90,7 @@ fn deliver(
     };
     match delivery.run(trackers)? {
         Ok(is_recorded) => summary.delivered += u64::from(is_recorded),
-        Err(error) if error.is_transient() || is_of_configuration(&error) => {
+        Err(error) if error.is_transient() || is_configuration_problem(&error) => {
             delivery.postpone(&error)?;
             summary.postponed += 1;
         }
@@ -103,7 +103,7 @@ fn deliver(
 }
 
 /// Whether a user can make the write succeed: a token, a right, a label or a closed dependency is missing.
-const fn is_of_configuration(error: &TrackerError) -> bool {
+const fn is_configuration_problem(error: &TrackerError) -> bool {
     matches!(
         error,
         TrackerError::NoCredential(_)

@@ -49,7 +49,7 @@ pub enum TrackerError {
     NotEffective { id: String, fields: String },
     #[error("the answer of the tracker cannot be read: {0}")]
     Answer(String),
-    /// The right to write ends before the request could.
+    /// The claim on the write would expire before the request finishes.
     #[error("too little time was left for a write; nothing was written")]
     OutOfTime,
 }

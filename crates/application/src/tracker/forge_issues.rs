@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::account::TrackerAccess;
 use super::error::TrackerError;
 use super::fields::FieldChanges;
+use super::idempotency::{IdempotencyKey, WriteAttempt, marked_key, without_marker};
 use super::listing::{Page, incomplete, read_listing, read_pages};
-use super::marker::{IdempotencyKey, WriteAttempt, marked_key, without_marker};
 use super::types::{
     ExternalId, NewIssue, TrackerEffect, TrackerIssue, TrackerListing, WrittenComment, WrittenIssue,
 };
@@ -326,7 +326,6 @@ impl ForgeIssues {
         })
     }
 
-    /// All comments of an issue.
     fn comments(&self, id: &ExternalId) -> Result<Vec<Value>, TrackerError> {
         let path = self.issue_path(id, "/comments")?;
         match self.flavor {

@@ -6,7 +6,7 @@ use cleveragents_domain::yaml;
 use serde::Deserialize;
 
 use super::fields::FieldChanges;
-use super::marker::without_marker;
+use super::idempotency::without_marker;
 use super::types::NewIssue;
 
 /// The line before each comment.

@@ -8,7 +8,7 @@ use super::account::TrackerAccess;
 use super::error::TrackerError;
 use super::fields::FieldChanges;
 use super::forge_issues::{ForgeFlavor, ForgeIssues};
-use super::marker::WriteAttempt;
+use super::idempotency::WriteAttempt;
 use super::types::{
     ExternalId, NewIssue, TrackerIssue, TrackerKind, TrackerListing, WrittenComment, WrittenIssue,
 };

@@ -18,8 +18,8 @@ use super::account::TrackerAccess;
 use super::error::TrackerError;
 use super::fields::FieldChanges;
 use super::front_matter::{FileIssueState, MarkdownIssue, has_front_matter, new_file, parse};
+use super::idempotency::{WriteAttempt, marked_key, without_marker};
 use super::listing::{incomplete, read_listing};
-use super::marker::{WriteAttempt, marked_key, without_marker};
 use super::types::{
     ExternalId, NewIssue, TrackerEffect, TrackerIssue, TrackerKind, TrackerListing, WrittenComment,
     WrittenIssue,

@@ -23,7 +23,7 @@ use super::sync::{SyncReport, sync_source};
 use super::types::TrackerKind;
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 
-/// A source as operations return it.
+/// A source with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ItemSourceInfo {
     pub name: String,
@@ -41,7 +41,7 @@ pub struct ItemSourceInfo {
     pub total: Option<u64>,
     /// Reason of the failure of the last synchronization.
     pub last_error: Option<String>,
-    /// Number of writes that wait for the tracker.
+    /// Number of writes that the tracker has not received yet.
     pub waiting_writes: u64,
     /// Number of writes that the tracker refused.
     pub refused_writes: u64,
@@ -86,7 +86,7 @@ fn existing(context: &OperationContext, name: &str) -> Result<ItemSource, Operat
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddItemSource {
-    /// Small letters, digits, `-` and `_`.
+    /// Lowercase letters, digits, `-` and `_`.
     pub name: String,
     /// Project whose items the source has.
     pub project: String,
@@ -222,7 +222,7 @@ impl Operation for ListItemSources {
 #[serde(deny_unknown_fields)]
 pub struct RemoveItemSource {
     pub name: String,
-    /// Also discard writes that wait for the tracker.
+    /// Also discard pending writes.
     #[serde(default)]
     pub yes: bool,
     /// Returns what would be removed, and changes nothing.
@@ -256,7 +256,7 @@ impl Operation for RemoveItemSource {
             let waiting = tracker_outbox::counts(unit, &name)?.waiting;
             if waiting > 0 && !yes {
                 let message =
-                    format!("source `{name}` has {waiting} writes that wait; nothing was changed");
+                    format!("source `{name}` has {waiting} pending writes; nothing was changed");
                 return Err(OperationError::new(Code::ConfirmationNeeded, message)
                     .with_hint("confirm it with `yes`"));
             }
@@ -270,7 +270,7 @@ impl Operation for RemoveItemSource {
     }
 }
 
-/// Brings the issues of a source into the work items, and delivers waiting writes.
+/// Imports the issues of a source as work items, and sends pending writes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SyncItems {

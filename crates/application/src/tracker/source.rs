@@ -92,7 +92,7 @@ pub(super) fn check_source(source: &ItemSource) -> Result<(), TrackerError> {
     let is_name = |letter: char| is_plain(letter) || matches!(letter, '-' | '_');
     let starts_well = source.name.chars().next().is_some_and(is_plain);
     if !starts_well || source.name.len() > 64 || !source.name.chars().all(is_name) {
-        return refused("the name of a source has small letters, digits, `-` and `_`");
+        return refused("the name of a source consists of lowercase letters, digits, `-` and `_`");
     }
     let is_variable = |name: &str| {
         let is_letter =

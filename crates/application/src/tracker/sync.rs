@@ -1,4 +1,4 @@
-//! [`sync_source`]: brings the issues of a tracker into the work items of a project.
+//! [`sync_source`]: imports the issues of a tracker as work items of a project.
 //!
 //! The listing is complete before anything is written, and one unit of work writes everything. An issue that is missing
 //! in the listing is looked up before its item is changed. Texts are stored as they are.
@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    BODY_MAXIMUM, Code, Diagnose, ExternalItem, Hint, Moscow, NewWorkItem, Priority, StoryPoints,
-    TITLE_MAXIMUM, TrackerWriteId, TransitionCause, WorkItem, WorkItemKind, WorkItemState,
+    Code, Diagnose, ExternalItem, Hint, MAX_BODY_LENGTH, MAX_TITLE_LENGTH, Moscow, NewWorkItem,
+    Priority, StoryPoints, TrackerWriteId, TransitionCause, WorkItem, WorkItemKind, WorkItemState,
     checked_labels,
 };
 use cleveragents_store::item_sources::{self, ItemSource};
@@ -194,7 +194,7 @@ impl SourceChanges<'_, '_> {
         Ok(())
     }
 
-    /// An issue without an item: that of a waiting write, or a new one.
+    /// Handles an issue without an item: completes the pending write that created it, or adds a new item.
     fn add(&mut self, issue: &TrackerIssue) -> Result<(), SyncError> {
         let id = issue.write_key.as_deref().map(str::parse::<TrackerWriteId>);
         let write = match id {
@@ -341,7 +341,7 @@ fn points(text: &str) -> Option<StoryPoints> {
 fn title_of(issue: &TrackerIssue) -> String {
     let words = issue.title.replace('\0', " ");
     let title = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title: String = title.chars().take(TITLE_MAXIMUM).collect();
+    let title: String = title.chars().take(MAX_TITLE_LENGTH).collect();
     if title.is_empty() {
         return format!("Issue {}", issue.id);
     }
@@ -350,7 +350,7 @@ fn title_of(issue: &TrackerIssue) -> String {
 
 fn body_of(issue: &TrackerIssue) -> String {
     let body = issue.body.replace('\0', " ");
-    body.chars().take(BODY_MAXIMUM).collect()
+    body.chars().take(MAX_BODY_LENGTH).collect()
 }
 
 /// The labels that can be stored.

@@ -30,7 +30,7 @@ use crate::observer::AgentEvent;
 use crate::tool::{MoneyReservation, Shortage};
 
 /// Assumed context window of a model without a known one, in tokens.
-pub(crate) const USUAL_WINDOW: u64 = 128_000;
+pub(crate) const DEFAULT_WINDOW: u64 = 128_000;
 
 /// The parts that all requests of a turn share.
 pub(super) struct RequestBase {
@@ -66,7 +66,7 @@ impl RequestBase {
     }
 
     /// The messages that requests contain: all messages after the newest summary.
-    pub(super) fn uncovered(&self, running: &RunningTurn) -> RemainingMessages {
+    pub(super) fn remaining_messages(&self, running: &RunningTurn) -> RemainingMessages {
         let past = history::past(&self.earlier).turns;
         RemainingMessages::new(past, running, self.summary.as_ref())
     }
@@ -94,7 +94,7 @@ impl RequestBase {
                 .model
                 .capabilities()
                 .input_tokens(output)
-                .unwrap_or_else(|| USUAL_WINDOW.saturating_sub(output.into())),
+                .unwrap_or_else(|| DEFAULT_WINDOW.saturating_sub(output.into())),
         };
         let system = self.system(request);
         let tools = self.declared(request, running);
@@ -175,7 +175,7 @@ impl TurnService {
     ) -> Result<ModelAnswer, TurnError> {
         let price = request.model.price();
         let (reservation, bound) = reserve(runner, price.as_ref(), &mut chat)?;
-        let input_bound = most_expensive(price.as_ref(), &chat, 0);
+        let input_bound = cost_upper_bound(price.as_ref(), &chat, 0);
         let span = model_span(request, running);
         let started = Instant::now();
         let streamed_answer = span.in_scope(|| {
@@ -293,7 +293,7 @@ impl TurnService {
             past,
             present,
             covered,
-        } = base.uncovered(running);
+        } = base.remaining_messages(running);
         let mut fitted = fit(past, &present, base.room(request, running));
         if !request.model.capabilities().vision {
             fitted.messages.iter_mut().for_each(omit_images);
@@ -397,7 +397,7 @@ fn reserve<'a>(
 ) -> Result<(MoneyReservation<'a>, MicroUsd), TurnError> {
     let cost = |chat: &ChatRequest| {
         let output = chat.max_output_tokens.unwrap_or(u32::MAX);
-        most_expensive(price, chat, output.into())
+        cost_upper_bound(price, chat, output.into())
     };
     let is_usual = runner.request.settings.max_output_tokens.is_none();
     if is_usual && chat.max_output_tokens > Some(SMALL_OUTPUT) {
@@ -427,7 +427,7 @@ fn reserve<'a>(
 
 /// Upper bound for the cost of a call. Every byte counts as one token, because a token has at least
 /// one byte.
-fn most_expensive(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64) -> MicroUsd {
+fn cost_upper_bound(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64) -> MicroUsd {
     let Some(price) = price else {
         return MicroUsd(0);
     };
@@ -484,7 +484,6 @@ fn omit_images(message: &mut Arc<ChatMessage>) {
     }
 }
 
-/// The tool calls of an answer.
 fn calls(message: &ChatMessage) -> &[ToolCall] {
     match message {
         ChatMessage::Assistant(answer) => &answer.calls,

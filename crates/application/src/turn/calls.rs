@@ -38,12 +38,13 @@ pub(super) struct AnsweredCall {
 
 impl AnsweredCall {
     /// A call that did not run because an earlier call waits for approval.
-    fn held_up(call: &ToolCall) -> Self {
+    fn skipped(call: &ToolCall) -> Self {
         Self {
             result: ToolResult {
                 pictures: Vec::new(),
                 call_id: call.id.clone(),
-                content: "This call did not run: an earlier call needs the user first.".to_owned(),
+                content: "This call did not run, because an earlier call waits for the user."
+                    .to_owned(),
                 is_error: true,
             },
             outcome: None,
@@ -72,29 +73,29 @@ impl Approver for StoringApprover<'_> {
 
 impl CallRunner<'_> {
     /// Runs the calls that have no result yet and returns the answers in the order of the calls.
-    /// `known` holds the existing results. When a call needs an absent user, the later calls do not
-    /// run, because the model made them assuming that the call would succeed. `written` holds the
+    /// `stored` holds the existing results. When a call needs an absent user, the later calls do not
+    /// run, because the model made them assuming that the call would succeed. `unredacted` holds the
     /// original arguments, by call id, of calls whose arguments are redacted. `is_shown` returns
     /// whether the conversation contains a text.
     pub(super) fn run(
         &self,
         calls: &[ToolCall],
-        known: Vec<Option<ToolResult>>,
-        written: &HashMap<String, String>,
+        stored: Vec<Option<ToolResult>>,
+        unredacted: &HashMap<String, String>,
         is_shown: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<AnsweredCall>, TurnError> {
-        let mut answers: Vec<Option<AnsweredCall>> = known
+        let mut answers: Vec<Option<AnsweredCall>> = stored
             .into_iter()
-            .map(|known| {
-                known.map(|result| AnsweredCall {
+            .map(|stored| {
+                stored.map(|result| AnsweredCall {
                     result,
                     outcome: None,
                 })
             })
             .collect();
         let mut at = 0;
-        let mut is_held_up = false;
-        while at < calls.len() && !is_held_up {
+        let mut is_stopped = false;
+        while at < calls.len() && !is_stopped {
             // A group of consecutive read-only calls, or a single call with effects.
             let mut end = at + 1;
             while end < calls.len()
@@ -109,9 +110,9 @@ impl CallRunner<'_> {
             for batch in open.chunks(MAX_CONCURRENT_CALLS) {
                 let batch_calls: Vec<&ToolCall> =
                     batch.iter().map(|index| &calls[*index]).collect();
-                let outcomes = self.run_batch(&batch_calls, written)?;
+                let outcomes = self.run_batch(&batch_calls, unredacted)?;
                 for (index, outcome) in batch.iter().zip(outcomes) {
-                    is_held_up |= outcome.needs_human();
+                    is_stopped |= outcome.needs_human();
                     answers[*index] = Some(AnsweredCall {
                         result: ToolResult {
                             call_id: calls[*index].id.clone(),
@@ -122,7 +123,7 @@ impl CallRunner<'_> {
                         outcome: Some(outcome),
                     });
                 }
-                if is_held_up {
+                if is_stopped {
                     break;
                 }
             }
@@ -131,7 +132,7 @@ impl CallRunner<'_> {
         self.add_instructions(calls, &mut answers, is_shown);
         let answered = calls.iter().zip(answers);
         Ok(answered
-            .map(|(call, answer)| answer.unwrap_or_else(|| AnsweredCall::held_up(call)))
+            .map(|(call, answer)| answer.unwrap_or_else(|| AnsweredCall::skipped(call)))
             .collect())
     }
 
@@ -207,17 +208,17 @@ impl CallRunner<'_> {
     fn run_batch(
         &self,
         calls: &[&ToolCall],
-        written: &HashMap<String, String>,
+        unredacted: &HashMap<String, String>,
     ) -> Result<Vec<CallOutcome>, TurnError> {
         match calls {
-            [only] => Ok(vec![self.run_one(only, written)?]),
+            [only] => Ok(vec![self.run_one(only, unredacted)?]),
             _ => std::thread::scope(|scope| {
                 let span = Span::current();
                 let threads: Vec<_> = calls
                     .iter()
                     .map(|call| {
                         let span = span.clone();
-                        scope.spawn(move || span.in_scope(|| self.run_one(call, written)))
+                        scope.spawn(move || span.in_scope(|| self.run_one(call, unredacted)))
                     })
                     .collect();
                 threads
@@ -234,7 +235,7 @@ impl CallRunner<'_> {
     fn run_one(
         &self,
         call: &ToolCall,
-        written: &HashMap<String, String>,
+        unredacted: &HashMap<String, String>,
     ) -> Result<CallOutcome, TurnError> {
         let request = self.request;
         let tools = &request.tools;
@@ -268,7 +269,7 @@ impl CallRunner<'_> {
             &CallRequest {
                 call_id: call.id.clone(),
                 tool: call.name.clone(),
-                arguments: written.get(&call.id).unwrap_or(&call.arguments).clone(),
+                arguments: unredacted.get(&call.id).unwrap_or(&call.arguments).clone(),
             },
             &context,
         )?;

@@ -42,18 +42,18 @@ pub(super) fn fit(
     tokens: usize,
 ) -> FittedMessages {
     let fixed: usize = present.iter().map(|message| size(message)).sum();
-    let is_too_much =
+    let exceeds_limit =
         |past: &[PastTurn]| past.iter().map(turn_size).sum::<usize>() + fixed > tokens;
     let old = past.len().saturating_sub(KEPT_TURNS);
     for at in 0..old {
-        if !is_too_much(&past) {
+        if !exceeds_limit(&past) {
             break;
         }
         past[at].messages.iter_mut().for_each(shorten);
     }
     let mut left_out = 0;
     let mut first = 0;
-    while first < old && is_too_much(&past[first..]) {
+    while first < old && exceeds_limit(&past[first..]) {
         left_out += past[first].messages.len();
         first += 1;
     }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn older_results_of_the_present_turn_are_shortened_when_nothing_else_helps() {
+    fn older_results_of_the_current_turn_are_shortened_last() {
         let present: Vec<ChatMessage> = (0..6)
             .flat_map(|number| turn(number, 1, 2_000).messages)
             .collect();

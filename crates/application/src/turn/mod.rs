@@ -31,7 +31,7 @@ mod system;
 mod tool_declarations;
 mod tool_limit;
 
-pub(crate) use ask::USUAL_WINDOW;
+pub(crate) use ask::DEFAULT_WINDOW;
 pub(crate) use calls::{log_tool_outcome, tool_span};
 pub use compaction::CompactionReport;
 pub use error::TurnError;

@@ -222,7 +222,7 @@ impl<'a> ReportTools<'a> {
                 }
             }
         }
-        Err(misfit.unwrap_or_else(|| "it holds no JSON value".to_owned()))
+        Err(misfit.unwrap_or_else(|| "it contains no JSON value".to_owned()))
     }
 }
 

@@ -79,13 +79,10 @@ pub struct TurnTools<'a> {
     pub gate: &'a Gate,
     /// The capabilities that the plan or session allows.
     pub mode: PlanMode,
-    /// The safety profile.
     pub profile: &'a SafetyProfile,
     /// Limits for calls that run without approval.
     pub guards: &'a Guards,
-    /// The permission rules.
     pub rules: &'a PermissionRules,
-    /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
     /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,

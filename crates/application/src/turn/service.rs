@@ -358,10 +358,14 @@ impl TurnService {
         let summary = self
             .engine
             .read(|reader| context_summaries::newest(reader, session))?;
-        Ok(RequestBase::new(request, self.earlier(session)?, summary))
+        Ok(RequestBase::new(
+            request,
+            self.earlier_messages(session)?,
+            summary,
+        ))
     }
 
-    fn earlier(&self, session: SessionId) -> Result<Vec<Message>, TurnError> {
+    fn earlier_messages(&self, session: SessionId) -> Result<Vec<Message>, TurnError> {
         Ok(self
             .sessions
             .messages(session, Sequence(0), i64::MAX.unsigned_abs())?)
@@ -388,7 +392,7 @@ impl TurnService {
                 *known = Some(result);
             }
         }
-        let is_shown = |text: &str| base.uncovered(running).shows(text);
+        let is_shown = |text: &str| base.remaining_messages(running).shows(text);
         let answers = runner.run(calls, known, &running.written, &is_shown)?;
         runner.ledger.flush()?;
         let mut worst = Verdict::Fine;

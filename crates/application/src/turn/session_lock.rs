@@ -11,9 +11,9 @@ use super::service::TurnService;
 use crate::lease::{HeldLease, LeaseError};
 use crate::observer::{AgentEvent, Observer};
 
-/// The first pause between attempts to lock a session; each pause doubles up to `LONGEST_PAUSE`.
+/// The first pause between attempts to lock a session; each pause doubles up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 /// Parameters of the wait for another turn of the same session.
 pub struct Waiting<'a> {
@@ -81,7 +81,7 @@ impl TurnService {
                 return Err(TurnError::Busy(session));
             }
             std::thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 }

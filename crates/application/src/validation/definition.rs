@@ -101,7 +101,6 @@ pub enum CommandLine {
 /// A check that passes or fails by the result of a command.
 #[derive(Clone)]
 pub struct CommandCheck {
-    /// Command line.
     pub command: CommandLine,
     /// Time limit.
     pub timeout: Duration,

@@ -19,7 +19,6 @@ pub enum ValidationError {
     /// The validation is still attached.
     #[error("the validation `{name}` is attached {count} times")]
     InUse {
-        /// Name of the validation.
         name: String,
         /// Number of attachments.
         count: usize,
@@ -27,9 +26,7 @@ pub enum ValidationError {
     /// The new definition does not fit an existing attachment.
     #[error("the validation `{name}` is attached as {attachment}, and there {why}")]
     AttachmentMismatch {
-        /// Name of the validation.
         name: String,
-        /// Id of the attachment.
         attachment: AttachmentId,
         /// Description of the mismatch.
         why: String,
@@ -37,7 +34,6 @@ pub enum ValidationError {
     /// The arguments do not match the placeholders.
     #[error("the validation `{name}` cannot be attached in this way: {why}")]
     Arguments {
-        /// Name of the validation.
         name: String,
         /// Description of the mismatch.
         why: String,

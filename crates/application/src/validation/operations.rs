@@ -459,7 +459,7 @@ fn parse_plan(plan: Option<&str>) -> Result<Option<PlanId>, OperationError> {
     let parse = |text: &str| {
         text.parse::<PlanId>().map_err(|_| {
             OperationError::new(Code::PlanNotFound, format!("plan `{text}` does not exist"))
-                .with_hint("give the whole id of a plan")
+                .with_hint("give the full id of a plan")
         })
     };
     plan.map(parse).transpose()
@@ -539,7 +539,7 @@ impl Operation for ListAttachments {
     type Response = AttachmentList;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.require_from_elsewhere("resource", self.resource.is_some())?;
+        resolver.require_from_remote("resource", self.resource.is_some())?;
         if let Some(resource) = &mut self.resource {
             resolver.name(resource, NamedKind::Resource)?;
         }

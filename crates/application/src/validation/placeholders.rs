@@ -2,8 +2,8 @@
 //! `{name}`.
 //!
 //! The text of a shell command never contains the value of an argument: the placeholder becomes a
-//! reference to an environment variable, with the quotes that its position requires. A value can
-//! therefore not add words or commands.
+//! reference to an environment variable, with the quotes that its position requires. A value
+//! therefore cannot add words or commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -31,7 +31,7 @@ enum PlaceholderMatch {
 fn classify(captures: &Captures<'_>) -> PlaceholderMatch {
     let (whole, name) = (&captures[0], &captures[1]);
     if whole.starts_with('$') || whole.starts_with("{{") != whole.ends_with("}}") {
-        // In `{a}}` only the first brace belongs to the placeholder.
+        // In `{a}}`, the second closing brace does not belong to the placeholder.
         if let Some(inner) = whole
             .strip_suffix('}')
             .filter(|inner| inner.starts_with('{') && inner.ends_with('}'))

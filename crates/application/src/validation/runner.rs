@@ -454,7 +454,7 @@ fn call(
             }
         }
         Ok(other) => verdict.failures.push(format!(
-            "the transform returned `{other}`, neither true or false nor a map with `passed`"
+            "the transform returned `{other}`, which is neither true, false nor a map with `passed`"
         )),
         Err(error) => verdict
             .failures

@@ -147,7 +147,6 @@ impl DefinitionType for Validation {
     }
 }
 
-/// The stored definition of a validation.
 fn find(reader: &mut dyn Reader, name: &str) -> Result<StoredDefinition, ValidationError> {
     find_definition::<Validation>(reader, name, &|_| None)
 }

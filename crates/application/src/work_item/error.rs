@@ -33,7 +33,7 @@ pub enum WorkItemError {
         from: WorkItemState,
         to: WorkItemState,
     },
-    #[error("{on} already waits for {item}, so {item} cannot wait for it; nothing was changed")]
+    #[error("{on} already depends on {item}, so {item} cannot depend on it; nothing was changed")]
     Cycle { item: WorkItemId, on: WorkItemId },
     #[error("the work item {0} was changed by another process; nothing was changed")]
     Changed(WorkItemId),
@@ -59,10 +59,7 @@ impl Diagnose for WorkItemError {
     fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::NotFound(_) | Self::Ambiguous { .. } => {
-                hint!(
-                    "give the whole id; {} lists the items",
-                    suggest::item_list()
-                )
+                hint!("give the full id; {} lists the items", suggest::item_list())
             }
             Self::Id(error) => return error.hint(),
             Self::Text(_) | Self::Points(_) | Self::Refused(_) => {
@@ -70,10 +67,10 @@ impl Diagnose for WorkItemError {
             }
             Self::Query(_) => "search for at least one word".into(),
             Self::Transition { item, .. } | Self::Changed(item) => {
-                hint!("{} shows its present state", suggest::item_show(item))
+                hint!("{} shows its current state", suggest::item_show(item))
             }
             Self::Cycle { on, .. } => {
-                hint!("{} shows what it waits for", suggest::item_show(on))
+                hint!("{} shows its dependencies", suggest::item_show(on))
             }
             Self::Store(error) => return error.hint(),
         })

@@ -34,7 +34,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
 /// Default number of items on a page.
 const PAGE: u64 = 50;
 /// Maximum number of items on a page.
-const PAGE_MAXIMUM: u64 = 1_000;
+const MAX_PAGE_SIZE: u64 = 1_000;
 
 fn service(context: &OperationContext) -> WorkItemService {
     WorkItemService::new(context.engine())
@@ -81,7 +81,7 @@ pub struct ListWorkItems {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u64>,
-    /// Continue after this item.
+    /// Only items older than this one, for the next page.
     #[serde(default)]
     pub before: Option<String>,
 }
@@ -114,9 +114,9 @@ impl Operation for ListWorkItems {
 
     fn run(self, context: &OperationContext) -> Result<WorkItemList, OperationError> {
         let limit = self.limit.unwrap_or(PAGE);
-        if !(1..=PAGE_MAXIMUM).contains(&limit) {
+        if !(1..=MAX_PAGE_SIZE).contains(&limit) {
             return Err(OperationError::usage(format!(
-                "a page has 1 to {PAGE_MAXIMUM} items, not {limit}"
+                "a page has 1 to {MAX_PAGE_SIZE} items, not {limit}"
             )));
         }
         let visible = context.visible(Scope::Plans);
@@ -169,7 +169,7 @@ pub struct LinkedWorkItem {
 pub struct ShownWorkItem {
     pub item: WorkItem,
     pub depends_on: Vec<LinkedWorkItem>,
-    /// Items that wait for it.
+    /// Items that depend on this item.
     pub needed_by: Vec<LinkedWorkItem>,
     /// Changes of its state, oldest first.
     pub transitions: Vec<StateTransition>,
@@ -183,7 +183,7 @@ pub struct ShownWorkItem {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
 }
 
@@ -296,7 +296,7 @@ impl Operation for AddWorkItem {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
     #[serde(default)]
     pub title: Option<String>,
@@ -325,7 +325,7 @@ pub struct EditWorkItem {
     /// Reason of the new state.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Version that the values are based on; another stored version refuses the change.
+    /// Version that the values are based on; the change is refused if the stored version differs.
     #[serde(default)]
     pub version: Option<u64>,
 }
@@ -361,11 +361,11 @@ impl Operation for EditWorkItem {
     }
 }
 
-/// Makes a work item wait for another one, or a part of another one.
+/// Links a work item to one that it depends on, or to its parent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
     /// Item that has to be completed first.
     #[serde(default)]
@@ -373,7 +373,7 @@ pub struct LinkWorkItem {
     /// Item that it is a part of.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Remove the link in place of adding it.
+    /// Remove the link instead of adding it.
     #[serde(default)]
     pub remove: bool,
 }
@@ -412,7 +412,7 @@ impl Operation for LinkWorkItem {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CloseWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
     /// `completed`, `wont_do` or `duplicate`: completed when not given.
     #[serde(default)]

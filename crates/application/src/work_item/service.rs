@@ -40,7 +40,7 @@ pub struct WorkItemEdit {
     pub remove_labels: Vec<String>,
     pub state: Option<WorkItemState>,
     pub reason: Option<String>,
-    /// Version that the values are based on; another stored version refuses the change.
+    /// Version that the values are based on; the change is refused if the stored version differs.
     pub version: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl WorkItemService {
         Self { engine }
     }
 
-    /// The item with this id, or with an id that starts like this.
+    /// The item with this id, or with an id that has this prefix.
     pub fn resolve(&self, reference: &str) -> Result<WorkItem, WorkItemError> {
         let prefix = check_prefix(reference)?;
         let mut found = self
@@ -173,7 +173,7 @@ impl WorkItemService {
             {
                 if to.is_terminal() {
                     return Err(WorkItemError::Refused(format!(
-                        "an item becomes {to} by closing it"
+                        "to set the state {to}, close the item"
                     )));
                 }
                 let item = find(unit, id)?;
@@ -204,7 +204,7 @@ impl WorkItemService {
                 let original = find(unit, of)?;
                 if of == id || original.project != item.project {
                     return Err(WorkItemError::Refused(format!(
-                        "{of} is not another item of the project {}",
+                        "{of} cannot be the original: it must be another item of the project {}",
                         item.project
                     )));
                 }

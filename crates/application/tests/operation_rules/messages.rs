@@ -9,7 +9,7 @@ use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, Diagnose as _, SessionId};
 use serde_json::json;
 
-use crate::support::{ServedOperations, caller, served};
+use crate::support::{TestOperations, caller, test_operations};
 
 /// Records the text of the model, and the names of the tools that it calls.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Observer for Recorder {
     }
 }
 
-impl ServedOperations {
+impl TestOperations {
     fn session(&self, caller: &Caller) -> SessionId {
         let made = self
             .run(caller, "session/create", &json!({}))
@@ -61,17 +61,17 @@ impl ServedOperations {
 
 #[test]
 fn remote_callers_cannot_choose_local_or_foreign_actors() {
-    let served = served();
+    let operations = test_operations();
     let admin = caller(&["acme=admin"]);
     let text = "name: other/x\ntype: llm\nprovider: openai\nmodel: gpt-5\ndescription: d\n";
     let add = json!({"text": text});
     let other = caller(&["other=admin"]);
-    served
+    operations
         .run(&other, "registry/actor/add", &add)
         .expect("added");
     let answer = |caller: &Caller, actor: MessageActor| {
-        let session = served.session(&admin);
-        let (outcome, _) = served.answer(caller, session, Some("hello"), actor);
+        let session = operations.session(&admin);
+        let (outcome, _) = operations.answer(caller, session, Some("hello"), actor);
         outcome.expect_err("no model is configured").code()
     };
     let requested = |name: &str| MessageActor::Requested(name.to_owned());
@@ -97,18 +97,18 @@ fn remote_callers_cannot_choose_local_or_foreign_actors() {
 
 #[test]
 fn the_next_message_answers_the_question_of_a_turn() {
-    let served = served();
+    let operations = test_operations();
     let script = "answers:\n\
         - when: '^Paint the house$'\n  calls:\n  \
         - {name: builtin/ask-user, arguments: {question: 'Which colour?', options: [red, blue]}}\n\
         - when: 'green'\n  text: It is green now.\n\
         - when: '^Thanks$'\n  text: You are welcome.\n";
-    std::fs::write(served.folder.path().join("script.yaml"), script).expect("written");
+    std::fs::write(operations.folder.path().join("script.yaml"), script).expect("written");
     let editor = caller(&["acme=editor"]);
-    let session = served.session(&editor);
+    let session = operations.session(&editor);
     let answer = |prompt: Option<&str>| {
         let actor = MessageActor::Configured("scripted/script.yaml".to_owned());
-        let (outcome, seen) = served.answer(&editor, session, prompt, actor);
+        let (outcome, seen) = operations.answer(&editor, session, prompt, actor);
         (outcome.expect("a turn"), seen)
     };
 
@@ -131,7 +131,7 @@ fn the_next_message_answers_the_question_of_a_turn() {
     assert_eq!(seen, "You are welcome.");
 
     let reference = json!({"reference": session.to_string()});
-    let listed = served.run(&editor, "session/messages", &reference);
+    let listed = operations.run(&editor, "session/messages", &reference);
     let listed = listed.expect("listed");
     let questions: Vec<&str> = listed["messages"]
         .as_array()

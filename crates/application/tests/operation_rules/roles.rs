@@ -18,7 +18,7 @@ use cleveragents_store::{audit, invariants, runs, validations};
 use cleveragents_testkit::plans;
 use serde_json::{Value, json};
 
-use crate::support::{ServedOperations, caller, least, served};
+use crate::support::{TestOperations, caller, smallest_parameters, test_operations};
 
 /// The kind of object that a parameter of an operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -339,6 +339,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
                 Name("projects"),
                 Read("action"),
                 Read("automation_profile"),
+                Read("model"),
                 Read("strategy_actor"),
                 Read("execution_actor"),
                 Read("estimation_actor"),
@@ -458,7 +459,7 @@ impl CommandResult {
 }
 
 /// Stores a plan whose projects are in a namespace.
-fn plan(served: &ServedOperations, namespace: &str) -> cleveragents_domain::PlanId {
+fn plan(served: &TestOperations, namespace: &str) -> cleveragents_domain::PlanId {
     let mut new = plans::new_plan("a plan");
     for known in &mut new.inputs.projects {
         known.name = format!("{namespace}/shop");
@@ -467,7 +468,7 @@ fn plan(served: &ServedOperations, namespace: &str) -> cleveragents_domain::Plan
 }
 
 /// Creates an object for this call and returns the value of the parameter that names it.
-fn create_object(served: &ServedOperations, part: Part, namespace: &str) -> String {
+fn create_object(served: &TestOperations, part: Part, namespace: &str) -> String {
     match part {
         Part::Name(_) | Part::Read(_) => format!("{namespace}/thing"),
         Part::NewIn(_) => namespace.to_owned(),
@@ -487,7 +488,9 @@ fn create_object(served: &ServedOperations, part: Part, namespace: &str) -> Stri
         Part::Plan(_) => plan(served, namespace).to_string(),
         Part::Decision(_) => {
             let plan = plan(served, namespace);
-            plans::strategized(&served.engine, plan).work.to_string()
+            plans::store_example_strategy(&served.engine, plan)
+                .work
+                .to_string()
         }
         Part::Invariant(_) => {
             let id = InvariantId::generate();
@@ -558,8 +561,8 @@ fn create_object(served: &ServedOperations, part: Part, namespace: &str) -> Stri
 }
 
 /// Parameters of a call whose objects are in a namespace: all required ones, and the one that names the main object.
-fn parameters(served: &ServedOperations, row: &Row, namespace: &str) -> Value {
-    let mut all = least(&row.name, &row.schema);
+fn parameters(served: &TestOperations, row: &Row, namespace: &str) -> Value {
+    let mut all = smallest_parameters(&row.name, &row.schema);
     let given = all.as_object().expect("an object").clone();
     let mut has_target = false;
     for part in &row.parts {
@@ -580,7 +583,7 @@ fn parameters(served: &ServedOperations, row: &Row, namespace: &str) -> Value {
 }
 
 /// Runs an operation for a caller, and checks that a refusal is recorded in the audit log.
-fn ask(served: &ServedOperations, row: &Row, caller: &Caller, parameters: &Value) -> CommandResult {
+fn ask(served: &TestOperations, row: &Row, caller: &Caller, parameters: &Value) -> CommandResult {
     let denials = || {
         let kind = Some("access_denied".to_owned());
         let filter = audit::AuditFilter {
@@ -626,7 +629,7 @@ fn ask(served: &ServedOperations, row: &Row, caller: &Caller, parameters: &Value
 }
 
 /// The result of one operation for each role: in the caller's own namespace, in a foreign namespace and in `local`.
-fn cells(served: &ServedOperations, row: &Row) -> Vec<&'static str> {
+fn cells(served: &TestOperations, row: &Row) -> Vec<&'static str> {
     let is_list = names_nothing(served, row);
     let with = |role: Option<Role>, namespace: &str| match role {
         Some(role) => caller(&[&format!("{namespace}={role}")]),
@@ -711,7 +714,7 @@ fn cells(served: &ServedOperations, row: &Row) -> Vec<&'static str> {
 }
 
 /// Whether a call of the operation names no object, so that its response contains all objects that the caller may see.
-fn names_nothing(served: &ServedOperations, row: &Row) -> bool {
+fn names_nothing(served: &TestOperations, row: &Row) -> bool {
     let parameters = parameters(served, row, "acme");
     let mut names = row.parts.iter().map(|part| part.parameter());
     row.permission == Permission::Read && names.all(|name| parameters.get(name).is_none())
@@ -719,7 +722,7 @@ fn names_nothing(served: &ServedOperations, row: &Row) -> bool {
 
 #[test]
 fn every_role_runs_exactly_the_operations_in_its_table() {
-    let served = served();
+    let served = test_operations();
     let mut rows = String::new();
     for row in &self::rows() {
         // A token for other scopes has no permission for the operation.

@@ -10,17 +10,17 @@ use cleveragents_store::{audit, runs};
 use cleveragents_testkit::plans;
 use serde_json::{Value, json};
 
-use crate::support::{caller, least, served};
+use crate::support::{caller, smallest_parameters, test_operations};
 
 #[test]
 fn defect_4849_3117_9090_every_operation_that_is_advertised_can_be_dispatched() {
-    let served = served();
+    let served = test_operations();
     let local_caller = Caller::local("ada");
     let mut names = BTreeSet::new();
     for entry in operations() {
         assert!(names.insert(entry.name), "{} twice", entry.name);
         assert!(!entry.summary.is_empty(), "{}", entry.name);
-        let parameters = least(entry.name, &(entry.request)().to_value());
+        let parameters = smallest_parameters(entry.name, &(entry.request)().to_value());
         if let Err(error) = served.run(&local_caller, entry.name, &parameters) {
             let refused = [Code::Internal, Code::MalformedRequest];
             assert!(!refused.contains(&error.code()), "{}: {error}", entry.name);
@@ -50,7 +50,7 @@ fn requests_have_no_options_of_the_command_line() {
 
 #[test]
 fn the_state_of_the_server_needs_a_role_on_every_namespace() {
-    let served = served();
+    let served = test_operations();
     for name in ["db/status", "cleanup/status", "diagnostics/run"] {
         let denied = served.run(&caller(&["acme=owner"]), name, &json!({}));
         assert_eq!(denied.expect_err(name).code(), Code::Forbidden, "{name}");
@@ -68,7 +68,7 @@ fn the_state_of_the_server_needs_a_role_on_every_namespace() {
 /// Sessions of other namespaces with the same name do not make a reference ambiguous, and are not revealed.
 #[test]
 fn a_name_refers_only_to_sessions_that_the_caller_may_read() {
-    let served = served();
+    let served = test_operations();
     let local_caller = Caller::local("ada");
     let ids = ["acme", "other"].map(|namespace| {
         let parameters = json!({"namespace": namespace, "name": "one"});
@@ -92,7 +92,7 @@ fn a_name_refers_only_to_sessions_that_the_caller_may_read() {
 /// A caller can import a session only with the permission to use the actor of the session.
 #[test]
 fn an_imported_session_cannot_use_an_actor_without_permission() {
-    let served = served();
+    let served = test_operations();
     let owner = caller(&["acme=owner"]);
     let import = |actor: &str| {
         let text = json!({"actor_name": actor}).to_string();
@@ -110,7 +110,7 @@ fn an_imported_session_cannot_use_an_actor_without_permission() {
 /// permissions.
 #[test]
 fn a_run_with_local_rights_cannot_be_resumed_remotely() {
-    let served = served();
+    let served = test_operations();
     let owner = caller(&["acme=owner"]);
     let resume = |options: Value| {
         let new = NewRun {
@@ -151,7 +151,7 @@ fn a_run_with_local_rights_cannot_be_resumed_remotely() {
 
 #[test]
 fn a_caller_sees_and_changes_its_own_namespaces_only() {
-    let served = served();
+    let served = test_operations();
     let (local_caller, editor) = (Caller::local("ada"), caller(&["acme=admin"]));
     let other = caller(&["other=owner"]);
     let made = served
@@ -212,7 +212,7 @@ fn a_caller_sees_and_changes_its_own_namespaces_only() {
 
 #[test]
 fn names_without_a_namespace_get_the_namespace_of_the_caller() {
-    let served = served();
+    let served = test_operations();
     let (admin, many) = (
         caller(&["acme=admin"]),
         caller(&["acme=admin", "other=admin"]),
@@ -240,7 +240,7 @@ fn names_without_a_namespace_get_the_namespace_of_the_caller() {
 
 #[test]
 fn remote_definitions_stay_in_their_namespace_and_cannot_name_local_objects() {
-    let served = served();
+    let served = test_operations();
     let admin = caller(&["acme=admin"]);
     let add = |text: &str| served.run(&admin, "registry/actor/add", &json!({"text": text}));
     let actor = "type: llm\nprovider: openai\nmodel: gpt-5\ndescription: d\n";
@@ -268,7 +268,7 @@ fn remote_definitions_stay_in_their_namespace_and_cannot_name_local_objects() {
 
 #[test]
 fn parameters_are_parsed_strictly_and_never_as_command_line_options() {
-    let served = served();
+    let served = test_operations();
     let local_caller = Caller::local("ada");
     let refused = |parameters: Value| {
         let error = served.run(&local_caller, "session/create", &parameters);
@@ -293,7 +293,7 @@ fn parameters_are_parsed_strictly_and_never_as_command_line_options() {
 /// A document that a command prints is a field of the response of its operation.
 #[test]
 fn documents_are_answered_with_their_content() {
-    let served = served();
+    let served = test_operations();
     let local_caller = Caller::local("ada");
     let made = served.run(&local_caller, "session/create", &json!({"name": "weekly"}));
     made.expect("made");
@@ -310,7 +310,7 @@ fn documents_are_answered_with_their_content() {
         assert!(text.contains("hello from the test"), "{document}: {text}");
     }
     let plan = plans::store(&served.engine, &plans::new_plan("p"));
-    plans::strategized(&served.engine, plan);
+    plans::store_example_strategy(&served.engine, plan);
     let given = json!({"reference": plan.to_string(), "document": "markdown"});
     let done = served
         .run(&local_caller, "plan/show", &given)
@@ -322,7 +322,7 @@ fn documents_are_answered_with_their_content() {
 /// SQLite refuses patterns above its limit. The caller gets a usage error, not an internal error.
 #[test]
 fn a_filter_that_is_too_long_is_the_callers_mistake() {
-    let served = served();
+    let served = test_operations();
     let local_caller = Caller::local("ada");
     let long = "x".repeat(50_000);
     for (name, parameters) in [
@@ -332,7 +332,7 @@ fn a_filter_that_is_too_long_is_the_callers_mistake() {
         ("plan/list", json!({"pattern": long})),
         ("run/list", json!({"actor": long})),
     ] {
-        // Operations that compare the whole name return an empty list instead of an error.
+        // Operations that compare the full name return an empty list instead of an error.
         if let Err(error) = served.run(&local_caller, name, &parameters) {
             assert_eq!(error.code().kind(), Kind::Usage, "{name}: {error}");
         }

@@ -14,7 +14,7 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 /// The application on a test database, with a home folder.
-pub(crate) struct ServedOperations {
+pub(crate) struct TestOperations {
     pub(crate) application: Application,
     pub(crate) engine: Arc<Engine>,
     /// The home folder, which contains the scripts of scripted models.
@@ -22,7 +22,7 @@ pub(crate) struct ServedOperations {
     _database: TestDatabase,
 }
 
-pub(crate) fn served() -> ServedOperations {
+pub(crate) fn test_operations() -> TestOperations {
     let folder = tempfile::tempdir().expect("a folder");
     let home = folder.path().to_owned();
     let database = TestDatabase::sqlite();
@@ -60,7 +60,7 @@ pub(crate) fn served() -> ServedOperations {
         sandbox_policy: SandboxPolicy::default(),
         plans: PlanSettings::default(),
     };
-    ServedOperations {
+    TestOperations {
         application: Application::new(Arc::clone(&engine), settings),
         engine,
         folder,
@@ -68,7 +68,7 @@ pub(crate) fn served() -> ServedOperations {
     }
 }
 
-impl ServedOperations {
+impl TestOperations {
     pub(crate) fn run(
         &self,
         caller: &Caller,
@@ -87,7 +87,7 @@ pub(crate) fn caller(grants: &[&str]) -> Caller {
 }
 
 /// The smallest valid parameters of an operation: a value for each required one.
-pub(crate) fn least(operation: &str, schema: &Value) -> Value {
+pub(crate) fn smallest_parameters(operation: &str, schema: &Value) -> Value {
     let required = schema["required"].as_array().into_iter().flatten();
     let value = |name: &str| {
         let property = &schema["properties"][name];

@@ -1,4 +1,4 @@
-//! What an applied plan shows: the lines of its commit, and the undo of its apply.
+//! The records of an applied plan: the lines of its commit, and the undo of its apply.
 
 use cleveragents_application::plan_operations::{
     ListPlans, ReadPlanLog, ShowPlan, ShowPlanDiff, ShowPlanStatus, UndoPlan,

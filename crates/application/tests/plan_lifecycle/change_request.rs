@@ -20,8 +20,8 @@ use crate::support::{PlanEnvironment, User, git};
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
-        "change_request::gh_opens_it_once_and_a_repeat_finds_it",
-        gh_opens_it_once_and_a_repeat_finds_it,
+        "change_request::gh_opens_a_pull_request_once_and_a_repetition_finds_it",
+        gh_opens_a_pull_request_once_and_a_repetition_finds_it,
     ),
     (
         "change_request::without_gh_the_rest_api_of_github_is_called",
@@ -41,7 +41,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ),
 ];
 
-/// `gh pr list` and `gh pr create`. As the real one, it refuses flags that it does not know, and needs a login.
+/// `gh pr list` and `gh pr create`. Like the real program, it refuses unknown flags and needs a login.
 const GH: &str = r#"#!/bin/sh
 echo "$*" >> "$GH_CONFIG_DIR/calls"
 fail() { echo "$1" >&2; exit 1; }
@@ -72,7 +72,7 @@ url=https://github.com/ada/shop/pull/7
 open=$(cat "$GH_CONFIG_DIR/open" 2>&1)
 case $command in
   list)
-    [ -n "$json" ] || fail 'the answer is not for programs'
+    [ -n "$json" ] || fail '--json is missing'
     if [ "$open" = "$head" ]; then echo "[{\"url\":\"$url\"}]"; else echo '[]'; fi;;
   create)
     [ -n "$title" ] && [ -n "$file" ] || fail 'must provide `--title` and `--body` when not running interactively'
@@ -128,7 +128,7 @@ impl Scene {
             );
         }
         git(repository, &["push", "-q", "origin", "main"]);
-        let plan = executed(&environment);
+        let plan = create_executed_plan(&environment);
         let variables = BTreeMap::from([
             ("PATH".to_owned(), programs.display().to_string()),
             ("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()),
@@ -205,7 +205,7 @@ fn user(environment: &PlanEnvironment) -> OperationContext {
     })
 }
 
-fn executed(environment: &PlanEnvironment) -> PlanId {
+fn create_executed_plan(environment: &PlanEnvironment) -> PlanId {
     let plan = user(environment)
         .call(UsePlan {
             action: "local/fix".to_owned(),
@@ -221,7 +221,7 @@ fn executed(environment: &PlanEnvironment) -> PlanId {
     plan.plan_id
 }
 
-fn gh_opens_it_once_and_a_repeat_finds_it() {
+fn gh_opens_a_pull_request_once_and_a_repetition_finds_it() {
     for database in TestDatabase::each() {
         let mut scene = Scene::new(&database, Some("git@github.com:ada/shop.git"));
         let state = scene.install_gh();

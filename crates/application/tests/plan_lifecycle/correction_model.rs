@@ -1,5 +1,5 @@
 //! Corrections of random plans, compared with a model: exactly the steps that follow from the corrected decision are
-//! discarded and done again; all other rows and files stay byte for byte, and a redo returns the identical state.
+//! discarded and repeated; all other rows and files stay identical to the byte, and a redo restores the identical state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -83,7 +83,7 @@ fn run_script(format: WireFormat, script: Vec<Turn>) -> Outcome {
         let number = (*next).min(script.len() - 1);
         *next += 1;
         match &script[number] {
-            Turn::Text(text) => format.says(text),
+            Turn::Text(text) => format.text_response(text),
             Turn::Calls(calls) => {
                 let ids: Vec<String> = (0..calls.len())
                     .map(|index| format!("c{next}x{index}"))
@@ -96,7 +96,7 @@ fn run_script(format: WireFormat, script: Vec<Turn>) -> Outcome {
                 format.calls(&calls)
             }
             Turn::Cut(text) => {
-                let mut response: Response = format.says(text);
+                let mut response: Response = format.text_response(text);
                 response.steps.truncate(response.steps.len() / 2);
                 response.then(Step::Cut)
             }

@@ -118,7 +118,7 @@ fn a_full_queue_an_open_change_limit_and_a_dependency_stop_the_start() {
         why(items[3].id),
         Some(WaitReason::OpenChanges { limit: 2, .. })
     ));
-    // The loop stops where the plan says.
+    // The loop makes the two planned attempts and stops.
     let runner = ScriptedRole::new(0, Duration::ZERO);
     run_until_idle(&engine, &runner, 8, &|_| {});
     assert_eq!(runner.calls.load(Ordering::SeqCst), 2);
@@ -255,7 +255,7 @@ fn a_claim_of_a_dead_process_is_ended_as_interrupted_and_not_charged() {
         let read = || Ok(definitions(&engine));
         let cancel = Cancel::new();
         let vanish = Script(|dispatch: &Dispatch| {
-            // The lease now belongs to a machine that vanished, and has run out.
+            // The lease now belongs to a machine that vanished, and has expired.
             let moment = Timestamp::now().plus_seconds(-1).as_micros();
             let process = ProcessId::generate();
             database.execute_sql(&format!(

@@ -154,7 +154,7 @@ fn urgent_started_early_and_old_items_come_first() {
     let mut present = open_item("a", Priority::Medium, 1);
     present.milestone = Some("v1.9".to_owned());
     assert_eq!(first(&[next, present.clone()]), present.id);
-    // Each deadline that passes raises the priority: a low item is not overtaken for ever, and never passes a blocker.
+    // Each deadline that passes raises the priority: a low item is not overtaken forever, and never passes a blocker.
     let old = open_item("a", Priority::Backlog, 5 * 3_600);
     assert_eq!(first(&[urgent.clone(), old.clone()]), old.id);
     assert_eq!(first(&[blocker.clone(), old]), blocker.id);

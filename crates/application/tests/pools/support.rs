@@ -84,9 +84,9 @@ pub(crate) fn item(engine: &Engine, id: WorkItemId) -> WorkItem {
         .expect("stored")
 }
 
-/// A role that does at once what its script says: one attempt in `failing` fails, chosen by item and number.
+/// A role that makes scripted attempts: one in `failing` fails, chosen by item and number.
 pub(crate) struct ScriptedRole {
-    /// Every how many attempts fail; 0 for none.
+    /// One attempt in this many fails; 0 for none.
     pub(crate) failing: u64,
     /// Longest duration of an attempt.
     pub(crate) pause: Duration,

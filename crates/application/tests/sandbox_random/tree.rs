@@ -184,7 +184,6 @@ pub(crate) fn target(dice: &mut Dice) -> Vec<u8> {
 pub(crate) const FILE_MODES: [u32; 5] = [0o644, 0o600, 0o755, 0o444, 0o640];
 pub(crate) const FOLDER_MODES: [u32; 4] = [0o755, 0o700, 0o555, 0o775];
 
-/// A random tree.
 pub(crate) fn random(dice: &mut Dice) -> Tree {
     let mut tree = Tree::new();
     let mut folders: Vec<Vec<u8>> = vec![Vec::new()];

@@ -150,7 +150,7 @@ fn a_slow_answer_ends_at_the_time_limit() {
 }
 
 #[test]
-fn a_comment_is_written_once_although_its_answer_is_lost() {
+fn a_comment_is_written_once_even_if_its_response_is_lost() {
     for api in APIS {
         for fault in [TrackerFault::LostResponse, TrackerFault::ErrorAfterEffect] {
             let server = server(api);
@@ -217,7 +217,7 @@ fn an_incomplete_list_of_comments_writes_nothing() {
 }
 
 #[test]
-fn an_issue_is_created_once_although_its_answer_is_lost() {
+fn an_issue_is_created_once_even_if_its_response_is_lost() {
     for api in APIS {
         let server = server(api);
         fill(&server, 120);
@@ -233,7 +233,7 @@ fn an_issue_is_created_once_although_its_answer_is_lost() {
         assert_eq!(found.issue.labels, labels(&["Type/Bug"]));
         assert_eq!(
             found.issue.body, new.body,
-            "the marker is no part of the text"
+            "the marker is not part of the text"
         );
         assert_eq!(server.issues().len(), 121, "{api:?}");
     }
@@ -317,7 +317,7 @@ fn fields_are_written_read_back_and_not_written_again() {
     }
 }
 
-/// Labels of an account without rights are dropped in silence by both services.
+/// Labels of an account without rights are silently dropped by both services.
 #[test]
 fn dropped_labels_are_reported_and_the_issue_stays() {
     for api in APIS {

@@ -102,7 +102,7 @@ impl Scene {
         (summary.delivered, summary.postponed, summary.refused)
     }
 
-    /// Ends claims and pauses, as time does.
+    /// Makes all claims and pauses expire.
     fn make_due(&self) {
         self.database
             .execute_sql("UPDATE tracker_outbox SET next_at = 1 WHERE state = 'waiting'");

@@ -153,7 +153,7 @@ fn summary_of_decisions(request: &ChatRequest) -> String {
     format!("{SUMMARY}\n{}", decisions.join("\n"))
 }
 
-/// Each summary is written from the summary before it, so a decision that one request loses is lost for good.
+/// Each summary is written from the summary before it, so a decision that one request loses is lost permanently.
 #[test]
 fn a_conversation_of_300_turns_keeps_instructions_and_decisions_at_a_flat_cost() {
     for database in TestDatabase::each() {

@@ -96,7 +96,7 @@ fn unused_reservations_are_released_and_calls_are_counted() {
 }
 
 #[test]
-fn defect_5360_money_is_looked_at_before_the_number_of_calls() {
+fn defect_5360_the_cost_limit_is_checked_before_the_call_limit() {
     let database = TestDatabase::each().remove(0);
     let engine = database.open();
     let budget = StoreBudget::new(Arc::clone(&engine), vec![scope(100)]);

@@ -1,4 +1,4 @@
-//! `automation-profile`: profiles that set where plans proceed without asking.
+//! `automation-profile`: profiles that set which gates of a plan need approval.
 
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ pub(crate) struct ProfileReference {
     pub(crate) name: String,
 }
 
-/// Parses a mode; the help lists all with their descriptions.
+/// Parses a mode. The help lists all modes with their descriptions.
 pub(super) fn modes() -> impl TypedValueParser<Value = Mode> {
     let values = Mode::ALL.map(|mode| PossibleValue::new(mode.as_str()).help(mode.description()));
     PossibleValuesParser::new(values).map(|name| name.parse().unwrap_or(Mode::Ask))

@@ -72,12 +72,12 @@ Examples:
         #[arg(long = "as", value_enum, value_name = "DOCUMENT")]
         document: Option<StrategyDocument>,
     },
-    /// Approve what the current plan waits for
+    /// Approve the pending request of the current plan
     #[command(after_help = "Examples:
   agents approve
   agents approve --answer 'the second one'")]
     Approve(PlanApprove),
-    /// Reject what the current plan waits for
+    /// Reject the pending request of the current plan
     #[command(after_help = "Example:
   agents reject --reason 'the check must stay'")]
     Reject(PlanReject),

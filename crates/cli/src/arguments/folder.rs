@@ -27,7 +27,7 @@ pub(crate) struct FolderConversation {
     /// Refuse tools that write
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// How far work goes without asking: `plan` refuses tools that write
+    /// Degree of automation: `plan` refuses tools that write
     #[arg(long, value_name = "MODE", value_parser = super::automation::modes())]
     pub(crate) mode: Option<Mode>,
     /// Output of -p

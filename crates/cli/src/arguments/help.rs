@@ -80,12 +80,12 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     (
         "commit",
         "agents apply",
-        "brings the changes of the current plan to this folder",
+        "applies the changes of the current plan to this folder",
     ),
     (
         "merge",
         "agents apply",
-        "brings the changes of the current plan to this folder",
+        "applies the changes of the current plan to this folder",
     ),
     ("tell", "agents 'TASK'", "starts a conversation"),
     ("rollback", "agents undo", UNDOES),
@@ -127,7 +127,7 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     (
         "mode",
         "agents config set core.mode ask",
-        "sets how far work goes without asking: plan, ask, edit or auto",
+        "sets the degree of automation: plan, ask, edit or auto",
     ),
 ];
 

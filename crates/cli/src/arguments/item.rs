@@ -37,7 +37,7 @@ Examples:
   agents item show 01J9ZC5V
   agents --format json item show 01J9ZC5V")]
     Show {
-        /// Id of the item or its beginning
+        /// Id of the item, or prefix of at least 6 characters
         #[arg(value_name = "ITEM")]
         item: String,
     },
@@ -51,13 +51,13 @@ Examples:
   agents item edit 01J9ZC5V --add-label cart --remove-label web"
     )]
     Edit(ItemEdit),
-    /// Make an item wait for another one, or a part of another one
+    /// Link an item to one that it depends on, or to its parent
     #[command(after_help = "Examples:
   agents item link 01J9ZC5V --depends-on 01J9ZD00
   agents item link 01J9ZC5V --depends-on 01J9ZD00 --remove
   agents item link 01J9ZC5V --parent 01J9ZA11")]
     Link {
-        /// Id of the item or its beginning
+        /// Id of the item, or prefix of at least 6 characters
         #[arg(value_name = "ITEM")]
         item: String,
         /// Item that has to be completed first
@@ -76,7 +76,7 @@ Examples:
   agents item close 01J9ZC5V --as wont_do --reason 'by design'
   agents item close 01J9ZC5V --duplicate-of 01J9ZD00")]
     Close {
-        /// Id of the item or its beginning
+        /// Id of the item, or prefix of at least 6 characters
         #[arg(value_name = "ITEM")]
         item: String,
         /// State to close it in
@@ -89,7 +89,7 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Synchronize work items with their tracker, and deliver waiting writes
+    /// Synchronize work items with their tracker, and send pending writes
     #[command(after_help = "Example:
   agents item sync forge")]
     Sync {
@@ -179,14 +179,14 @@ pub(crate) struct ItemList {
     /// Maximum number of items
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Continue after this item
+    /// Only items older than this one, for the next page
     #[arg(long, value_name = "ITEM")]
     pub(crate) before: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ItemEdit {
-    /// Id of the item or its beginning
+    /// Id of the item, or prefix of at least 6 characters
     #[arg(value_name = "ITEM")]
     pub(crate) item: String,
     /// New title

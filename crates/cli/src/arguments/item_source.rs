@@ -20,7 +20,7 @@ pub(crate) enum ItemSource {
         /// Source
         #[arg(value_name = "NAME")]
         name: String,
-        /// Do not ask for confirmation, and discard writes that wait for the tracker
+        /// Do not ask for confirmation, and discard pending writes
         #[arg(long, short = 'y')]
         yes: bool,
         #[command(flatten)]
@@ -34,13 +34,13 @@ pub(crate) enum ItemSource {
       https://code.example/ada/shop --mirror
   agents item source add notes --project local/shop --kind markdown ./issues")]
 pub(crate) struct ItemSourceAdd {
-    /// Name of small letters, digits, `-` and `_`
+    /// Name: lowercase letters, digits, `-` and `_`
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Address of a repository, or a folder of Markdown files
     #[arg(value_name = "ADDRESS")]
     pub(crate) address: PathBuf,
-    /// Project whose work items the source has
+    /// Project that receives the work items
     #[arg(long, value_name = "PROJECT")]
     pub(crate) project: String,
     /// Kind of the tracker
@@ -52,7 +52,7 @@ pub(crate) struct ItemSourceAdd {
     /// Variable or keyring entry that holds the token of the reviewing account
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) reviewer_credential: Option<String>,
-    /// Label of a value of a field, such as kind.bug=defect; may be repeated
+    /// Tracker label for a field value, such as kind.bug=defect; may be repeated
     #[arg(long = "label", value_name = "VALUE=LABEL")]
     pub(crate) labels: Vec<String>,
     /// Write changes of work items to the tracker

@@ -9,7 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::help::foreign_hints;
 use super::{Arguments, Invocation};
 
-/// Documents that tell of commands of the past or of other programs.
+/// Documents that mention commands of earlier versions or of other programs.
 const HISTORY: [&str; 2] = ["CHANGELOG.md", "docs/STYLE.md"];
 
 fn root() -> PathBuf {

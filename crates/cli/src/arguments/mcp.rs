@@ -129,7 +129,7 @@ pub(crate) struct McpAdd {
     /// Do not offer these tools; may be repeated
     #[arg(long, value_name = "PATTERN", conflicts_with = "config")]
     pub(crate) exclude: Vec<String>,
-    /// Its tools do not write: they need no approval
+    /// Treat its tools as read-only, so that they run without approval
     #[arg(long, conflicts_with = "config")]
     pub(crate) read_only: bool,
     /// Replace the server of the same name; without a program or URL, change only the given options

@@ -285,7 +285,7 @@ pub(crate) enum Command {
     Do(Do),
     /// Search modules for defects and add them as work items
     Hunt(Hunt),
-    /// Prove a work item by a failing test, fix it, have it reviewed, and merge it
+    /// Reproduce a work item with a failing test, fix it, review the fix and merge it
     Fix(Fix),
     /// Run queued plans in the background
     Worker(Worker),
@@ -400,7 +400,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Show the value of a key and where it comes from
+    /// Show the value and the source of a key
     #[command(after_help = "Examples:
   agents config get core.mode
   agents config get core.mode --verbose")]
@@ -435,7 +435,7 @@ pub(crate) enum Config {
         #[arg(long)]
         project: bool,
     },
-    /// List every key with its value and where it comes from
+    /// List every key with its value and source
     List,
 }
 

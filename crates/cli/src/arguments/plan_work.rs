@@ -88,12 +88,12 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Approve what a plan waits for
+    /// Approve the pending request of a plan
     #[command(after_help = "Examples:
   agents plan approve 01JX3Q
   agents plan approve 01JX3Q --answer 'the second one'")]
     Approve(PlanApprove),
-    /// Reject what a plan waits for
+    /// Reject the pending request of a plan
     #[command(after_help = "Example:
   agents plan reject 01JX3Q --reason 'the check must stay'")]
     Reject(PlanReject),
@@ -123,7 +123,7 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Correct a decision; only what follows from it is discarded and done again
+    /// Correct a decision; only what follows from it is discarded and repeated
     #[command(after_help = "\
 Examples:
   agents plan tree                             # shows the ids of the decisions
@@ -344,7 +344,7 @@ pub(crate) struct Do {
     /// Model of all roles without an actor of their own, PROVIDER/MODEL
     #[arg(long, short = 'm', value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// How far it goes without asking: plan, ask, edit, auto
+    /// Degree of automation: plan, ask, edit, auto
     #[arg(long, value_name = "MODE", value_parser = super::automation::modes(), conflicts_with = "automation_profile")]
     pub(crate) mode: Option<Mode>,
     #[command(flatten)]
@@ -376,7 +376,7 @@ pub(crate) struct PlanSpawn {
 pub(crate) struct PlanCorrect {
     /// Id of the decision, or prefix of at least 6 characters
     pub(crate) decision: String,
-    /// What to do instead (revert), or in addition (append)
+    /// Instruction to follow instead (revert) or in addition (append)
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) guidance: String,
     /// `revert` discards what follows from the decision; `append` keeps everything and adds a child plan

@@ -89,7 +89,7 @@ Examples:
         /// Maximum number of attempts of all pools together
         #[arg(long, value_name = "N")]
         capacity: Option<u64>,
-        /// End when nothing runs and nothing can start
+        /// Exit when nothing runs and nothing can start
         #[arg(long)]
         until_idle: bool,
         /// Show what would start, and why every other item waits
@@ -104,7 +104,7 @@ Examples:
     #[command(after_help = "Example:
   agents pool resume local/fix")]
     Resume(PoolCommand),
-    /// Finish the changes of a pool, then pause it
+    /// Finish the started items of a pool, then pause it
     #[command(after_help = "Example:
   agents pool drain local/fix")]
     Drain(PoolCommand),
@@ -142,10 +142,10 @@ pub(crate) struct PoolStatus {
     /// Number of days of the history
     #[arg(long, value_name = "N")]
     pub(crate) days: Option<u64>,
-    /// Print the burn-down picture in this format
+    /// Print the burn-down chart in this format
     #[arg(long = "as", value_name = "FORMAT", value_parser = ["svg"])]
     pub(crate) drawing: Option<String>,
-    /// Write the picture to this file
+    /// Write the chart to this file
     #[arg(long, value_name = "FILE", requires = "drawing")]
     pub(crate) output: Option<PathBuf>,
 }

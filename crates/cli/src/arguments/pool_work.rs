@@ -11,7 +11,7 @@ pub(crate) struct Demo {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoTopic {
-    /// Find three races in an example project, prove, fix, review and merge them, without a key
+    /// Find, reproduce, fix, review and merge three races in an example project, without a key
     #[command(after_help = "Example:
   agents demo pools")]
     Pools {
@@ -55,7 +55,7 @@ pub(crate) struct Fix {
     /// Actor or model of a tier, cheapest first; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) tier: Vec<String>,
-    /// Actor or model that triages and captures
+    /// Actor or model that triages the item and writes the failing test
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
     /// Actor or model that reviews; not one of the tiers

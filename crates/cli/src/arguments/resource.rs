@@ -62,18 +62,18 @@ pub(crate) enum Resource {
     #[command(after_help = "Example:
   agents resource link-child local/shop local/orders")]
     LinkChild {
-        /// Parent
+        /// Parent resource
         parent: String,
-        /// Child
+        /// Child resource
         child: String,
     },
     /// Remove a resource from its parent
     #[command(after_help = "Example:
   agents resource unlink-child local/shop local/orders")]
     UnlinkChild {
-        /// Parent
+        /// Parent resource
         parent: String,
-        /// Child
+        /// Child resource
         child: String,
     },
     /// Manage resource types
@@ -136,7 +136,7 @@ pub(crate) enum ResourceType {
     #[command(after_help = "Example:
   agents resource type show git-checkout")]
     Show {
-        /// Type
+        /// Resource type, such as local/database
         #[arg(value_name = "TYPE")]
         name: String,
     },
@@ -144,7 +144,7 @@ pub(crate) enum ResourceType {
     #[command(after_help = "Example:
   agents resource type remove local/database --yes")]
     Remove {
-        /// Type
+        /// Resource type, such as local/database
         #[arg(value_name = "TYPE")]
         name: String,
         #[command(flatten)]

@@ -39,7 +39,7 @@ pub(crate) enum Sandbox {
     Checkpoint {
         #[command(flatten)]
         sandbox: SandboxReference,
-        /// Label
+        /// Label of the checkpoint
         #[arg(long)]
         label: Option<String>,
     },
@@ -75,9 +75,9 @@ pub(crate) struct SandboxReference {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A git repository becomes a worktree of its last commit, a folder or file a copy, an SQLite
-database a copy of its content, a PostgreSQL database a file of SQL that runs in one transaction
-when it is applied. The originals stay unchanged until `agents sandbox apply`.
+    after_help = "A git repository becomes a copy of your working tree with its own git folder, a folder or file
+a copy, an SQLite database a copy of its content, a PostgreSQL database a file of SQL that runs in
+one transaction when it is applied. The originals stay unchanged until `agents sandbox apply`.
 
 Examples:
   agents sandbox create fix --path .
@@ -100,10 +100,11 @@ pub(crate) struct SandboxCreate {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command can write only to the sandbox, its temporary folder and its private home. It can read those, the
-system folders and the toolchains in your home. Options allow more: `--read` and `--writable` for folders,
-`--network` for the network, `--env` for variables; it starts with a clean environment. Its
-child processes end with it. The exit code is that of the command; 124 means timeout.
+    after_help = "The command can write only to the sandbox and its private folders (temporary files, home,
+package caches). It can also read the system folders and the toolchains in your home. Options allow
+more: `--read` and `--writable` for folders, `--network` for the network, `--env` for variables; it
+starts with a clean environment. Its child processes end with it. The exit code is that of the
+command; 124 means timeout.
 
 Examples:
   agents sandbox exec fix -- cargo test
@@ -130,10 +131,10 @@ pub(crate) struct SandboxExec {
     /// Pass an environment variable, or set one with NAME=VALUE; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
-    /// Allow reading and writing a folder outside; may be repeated
+    /// Allow reading and writing a folder outside the sandbox; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
-    /// Allow reading a file or folder outside; may be repeated
+    /// Allow reading a file or folder outside the sandbox; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
     /// Maximum number of processes [default: 2048]
@@ -173,7 +174,7 @@ pub(crate) struct SandboxQuery {
     /// Query the database of this part
     #[arg(long, value_name = "PART")]
     pub(crate) part: Option<String>,
-    /// Add the SQL to the changes to apply
+    /// Add the SQL to `changes.sql`, the changes to apply
     #[arg(long)]
     pub(crate) record: bool,
     /// Maximum number of rows to show
@@ -209,7 +210,7 @@ pub(crate) struct SandboxDiff {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --to, rolls back to the last checkpoint that differs. The state before is kept as a
+    after_help = "Without --to, rolls back to the last checkpoint that differs. The previous state is kept as a
 checkpoint: `agents sandbox redo` returns to it.
 
 Examples:
@@ -229,7 +230,7 @@ pub(crate) struct SandboxRollback {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Your uncommitted changes stay. If both sides changed the same file, nothing is
+    after_help = "Your uncommitted changes stay. If both sides changed the same place, nothing is
 applied and the conflicts are listed (exit code 4). If the machine stops during the apply, the next
 sandbox command finishes or undoes it.
 

@@ -123,7 +123,7 @@ pub(crate) struct ServerConnect {
     /// Secret of a token; the variable CLEVERAGENTS_SERVER_TOKEN when not given
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// Namespace of names without one
+    /// Namespace to assume for names without one
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
     /// Do not check the certificate of the server

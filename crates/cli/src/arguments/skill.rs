@@ -73,7 +73,7 @@ pub(crate) struct SkillAdd {
     /// YAML file or folder, `-` for a file on standard input
     #[arg(value_name = "PATH", required_unless_present = "config")]
     pub(crate) path: Option<PathBuf>,
-    /// Same as FILE
+    /// Same as PATH, for a YAML file
     #[arg(long, short = 'c', value_name = "FILE", conflicts_with = "path")]
     pub(crate) config: Option<PathBuf>,
     /// Replace the skill of the same name

@@ -199,7 +199,7 @@ pub(crate) struct ToolRun {
     /// Also offer the tools of this skill; may be repeated
     #[arg(long, value_name = "SKILL")]
     pub(crate) skill: Vec<String>,
-    /// Additional permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
+    /// Additional permission rule, such as "deny builtin/shell(rm *)"; may be repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Vec<String>,
     /// Refuse tools that write

@@ -57,11 +57,11 @@ fn list(audit: &AuditService, arguments: AuditList) -> Result<Report, CommandErr
     })?;
     let table = Table::new("Audit")
         .column("Number", Align::Right)
-        .column("When", Align::Left)
-        .column("Who", Align::Left)
-        .column("What", Align::Left)
-        .column("Where", Align::Left)
-        .column("About", Align::Left)
+        .column("Time", Align::Left)
+        .column("Identity", Align::Left)
+        .column("Kind", Align::Left)
+        .column("Namespace", Align::Left)
+        .column("Subject", Align::Left)
         .empty("No entry matches")
         .rows(entries.iter().map(|entry| {
             vec![

@@ -1,4 +1,4 @@
-//! `automation-profile`: profiles that set where plans proceed without asking.
+//! `automation-profile`: profiles that set which gates of a plan need approval.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ fn approval_cell(threshold: f64) -> Cell {
     if threshold <= 0.0 {
         Cell::Good("always".to_owned())
     } else if threshold >= 1.0 {
-        Cell::Warn("asks".to_owned())
+        Cell::Warn("never".to_owned())
     } else {
         "if confident".into()
     }

@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Progress, Report, Table, path_text};
 
 pub(crate) fn run(context: &Context, arguments: &Diagnostics) -> Result<Report, CommandError> {
-    let spinner = Progress::spinner(&context.printer, "Looking");
+    let spinner = Progress::spinner(&context.printer, "Running checks");
     let mut repairs = Vec::new();
     let mut checks = vec![
         DiagnosticCheck::new(
@@ -49,7 +49,7 @@ fn configuration_file(context: &Context) -> String {
     if file.exists() {
         file.display().to_string()
     } else {
-        format!("{} is not there; the defaults are in use", file.display())
+        format!("{} does not exist; the defaults are used", file.display())
     }
 }
 
@@ -105,8 +105,8 @@ fn report(checks: Vec<DiagnosticCheck>, repairs: Vec<DiagnosticRepair>) -> Repor
     let mut report = Report::new("diagnostics").table(findings("Diagnostics", &found.checks));
     if !found.repairs.is_empty() {
         let table = Table::new("Repairs")
-            .column("What", Align::Left)
-            .column("Done", Align::Left);
+            .column("Repair", Align::Left)
+            .column("Result", Align::Left);
         report = report.table(
             table.rows(
                 found
@@ -128,7 +128,7 @@ fn report(checks: Vec<DiagnosticCheck>, repairs: Vec<DiagnosticRepair>) -> Repor
         report.failed(
             Code::ChecksFailed,
             format!("{} must be resolved", counted(errors, "error")),
-            "each finding states the problem; `agents diagnostics --repair` repairs some automatically",
+            "run `agents diagnostics --repair` to repair what can be repaired automatically",
         )
     } else if warnings > 0 {
         report.warn(counted(warnings, "warning"))

@@ -178,7 +178,7 @@ fn effective_report(listed: InvariantList) -> Report {
         }
         for (left, right) in &reconciliation.unresolved {
             report = report.warn(format!(
-                "\"{}\" and \"{}\" contradict each other and have the same precedence ({}): leave one of them out",
+                "\"{}\" and \"{}\" contradict each other and have the same precedence ({}): remove one of them",
                 left.text, right.text, left.source
             ));
         }

@@ -161,7 +161,7 @@ fn list(context: &Context) -> Result<Report, CommandError> {
 }
 
 fn remove(context: &Context, name: String, deletion: Deletion) -> Result<Report, CommandError> {
-    let question = format!("Remove source {name} and its waiting writes? Its work items stay.");
+    let question = format!("Remove source {name} and its pending writes? Its work items stay.");
     deletion.confirm(&question)?;
     let removed = context.call(RemoveItemSource {
         name,

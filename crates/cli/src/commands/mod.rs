@@ -348,9 +348,9 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     let cancel = Cancel::new();
     let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
     let answer = terminal::ask(question, " [y/N]: ", &cancel);
-    let is_agreed =
+    let is_confirmed =
         answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"));
-    signals.conclude(if is_agreed {
+    signals.conclude(if is_confirmed {
         Ok(())
     } else {
         refused("not confirmed; nothing changed")

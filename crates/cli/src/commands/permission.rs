@@ -85,7 +85,7 @@ fn matches_a_tool(tools: &ToolService, rule: &Rule) -> Result<bool, CommandError
 }
 
 fn list(context: &Context, tools: &ToolService) -> Result<Report, CommandError> {
-    let stored_rules = tools.remembered()?;
+    let stored_rules = tools.stored_rules()?;
     let folder = context.environment.working_folder();
     let project = folder.map_or_else(|| Ok(ProjectRules::default()), ProjectRules::find)?;
     let mut table =

@@ -89,7 +89,7 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
             "identity": caller["identity"], "grants": grants, "version": caller["version"],
         }))
         .panel(panel(url, arguments.namespace.as_deref(), &caller))
-        .ok("Connected: commands run on this server; --local runs a command here");
+        .ok("Connected: commands run on this server; --local runs a command on this machine");
     Ok(if arguments.no_tls_verify {
         report.warn(
             "The certificate of the server is not checked: attackers can read and change the traffic",

@@ -21,8 +21,9 @@ pub(crate) fn stop_on_signals(
     cancel: &Cancel,
     stop: &CancellationToken,
 ) -> Result<SignalGuard, CommandError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
+        CommandError::internal("signal handlers cannot be installed").caused_by(&error)
+    })?;
     let guard = SignalGuard {
         handle: signals.handle(),
         was_received: Arc::default(),

@@ -64,7 +64,6 @@ pub(crate) fn short_result(text: &str, max_chars: usize) -> String {
     short(&without_data_tags(text), max_chars)
 }
 
-/// Line for a started tool call.
 pub(crate) fn call_started_line(tool: &str, arguments: &str) -> String {
     format!("→ {tool} {}", short(arguments, 100))
 }

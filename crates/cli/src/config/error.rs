@@ -63,7 +63,6 @@ pub enum Error {
     #[error("the home folder {} cannot be used: {reason}", path.display())]
     Home {
         path: PathBuf,
-        /// Reason.
         reason: &'static str,
         /// Error of the operating system.
         source: Option<io::Error>,

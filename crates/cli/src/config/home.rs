@@ -58,7 +58,6 @@ impl Home {
         self.path.join(CONFIG_FILE)
     }
 
-    /// Path of the database file.
     pub fn database_file(&self) -> PathBuf {
         self.path.join("cleveragents.db")
     }

@@ -47,7 +47,7 @@ pub(crate) fn parse_filter(text: &str) -> Option<EnvFilter> {
 
 /// Kind of process that logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Logs {
+pub(crate) enum LoggingProcess {
     Command,
     Server,
 }
@@ -64,8 +64,11 @@ impl Drop for Logging {
 }
 
 /// Starts the log, if any is configured.
-pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, CommandError> {
-    let is_server = logs == Logs::Server;
+pub(crate) fn start(
+    context: &Context,
+    process: LoggingProcess,
+) -> Result<Option<Logging>, CommandError> {
+    let is_server = process == LoggingProcess::Server;
     let text = |key: &'static Key| {
         let value = context.configuration.resolve_key(key)?.value;
         Ok::<_, CommandError>(value.and_then(|value| value.as_text().map(str::to_owned)))
@@ -80,9 +83,9 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
         return Ok(None);
     }
     let prints = is_server || configured_filter.is_some();
-    let directives = configured_filter.unwrap_or_else(|| match logs {
-        Logs::Server => SERVER_FILTER.to_owned(),
-        Logs::Command => FILE_FILTER.to_owned(),
+    let directives = configured_filter.unwrap_or_else(|| match process {
+        LoggingProcess::Server => SERVER_FILTER.to_owned(),
+        LoggingProcess::Command => FILE_FILTER.to_owned(),
     });
     let filter = parse_filter(&directives)
         .ok_or_else(|| CommandError::internal("the filter of the log is malformed"))?;

@@ -81,7 +81,6 @@ pub(crate) fn show(display: &ProgressBar) {
     }
 }
 
-/// Writes a log line.
 pub(crate) fn write_log(line: &str) {
     let display = {
         let mut console = console();

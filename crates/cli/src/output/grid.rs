@@ -146,7 +146,6 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// The grid of a table.
     pub(crate) fn of_table(table: &Table) -> Self {
         Self {
             aligns: table.columns.iter().map(|column| column.align).collect(),

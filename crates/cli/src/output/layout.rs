@@ -73,8 +73,8 @@ pub(crate) fn has_wider_command(text: &str, limit: usize) -> bool {
 
 /// Wraps a message for a terminal of `limit` columns of which the first line has already used some.
 ///
-/// Words and commands in backquotes are never broken: what does not fit a line stands alone on one, so that it can be
-/// copied. Later lines are indented, except a command that would not fit even so.
+/// Words and commands in backquotes are never broken: one that does not fit into a line gets a line of its own, so that
+/// it can be copied. Later lines are indented, except a command that would not fit even so.
 pub(crate) fn wrap_message(text: &str, used: usize, limit: usize) -> String {
     const INDENT: usize = 4;
     let mut result = String::with_capacity(text.len() + 16);
@@ -180,8 +180,8 @@ pub(crate) fn truncate(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// The text, or its beginning and its end around `…` when it is wider than `limit`. The end of a path says more than
-/// its beginning and gets two thirds.
+/// The text, or its beginning and its end around `…` when it is wider than `limit`. The end of a path identifies it
+/// better than its beginning, so the end gets two thirds.
 pub(crate) fn shorten_middle(text: &str, limit: usize) -> Cow<'_, str> {
     if width(text) <= limit {
         return Cow::Borrowed(text);

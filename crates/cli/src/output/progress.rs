@@ -10,7 +10,6 @@ use super::layout::truncate;
 use super::printer::Printer;
 use super::visible::visible;
 
-/// Redraw interval.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum width of a label, so that the display stays on one line.

@@ -55,7 +55,6 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// The data as a tree.
     pub(crate) fn to_tree(&self) -> Value {
         match self {
             Self::Tree(tree) => tree.clone(),

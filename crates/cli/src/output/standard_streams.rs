@@ -4,7 +4,6 @@ use std::io::IsTerminal as _;
 
 use crate::config::Environment;
 
-/// Default width.
 const DEFAULT_WIDTH: usize = 100;
 
 /// Minimum width for layout.

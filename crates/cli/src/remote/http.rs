@@ -28,7 +28,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Environment variable with a token.
 const TOKEN_VARIABLE: &str = "CLEVERAGENTS_SERVER_TOKEN";
 
-/// Path of the token file.
 pub(crate) fn token_file(context: &Context) -> PathBuf {
     context.home.path().join("server-token")
 }
@@ -196,7 +195,7 @@ impl Connection {
         )
         .caused_by(&error)
         .with_hint(
-            "check that it runs; `agents server status` shows more, --local runs a command here",
+            "check that it runs; `agents server status` shows details, --local runs a command on this machine",
         )
     }
 
@@ -207,7 +206,6 @@ impl Connection {
             .with_hint("the operation continues there; check it with the same commands")
     }
 
-    /// Error for an incomplete response.
     pub(crate) fn incomplete_response(&self) -> CommandError {
         CommandError::new(
             Code::ServerUnreachable,
@@ -263,9 +261,7 @@ impl Connection {
 
     /// Converts an error response of the server.
     pub(crate) fn problem(&self, status: u16, answer: &Value) -> CommandError {
-        let mut codes = Code::ALL.iter().copied();
-        let code_text = answer["code"].as_str().unwrap_or_default();
-        let Some(code) = codes.find(|code| code.as_str() == code_text) else {
+        let Some(code) = answer["code"].as_str().and_then(Code::parse) else {
             let message = format!("the server at {} responded with status {status}", self.url);
             return CommandError::new(Code::ServerProtocol, message)
                 .with_hint("check that the URL is that of `agents serve`");

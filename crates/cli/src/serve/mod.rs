@@ -102,8 +102,9 @@ fn require_actor(context: &Context, actor: &str) -> Result<(), CommandError> {
 /// SIGTERM or Ctrl-C stops it at once; another SIGHUP does not, because a closing terminal may send
 /// several.
 fn stop_on_signals() -> Result<Arc<Notify>, CommandError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
+        CommandError::internal("signal handlers cannot be installed").caused_by(&error)
+    })?;
     let stop = Arc::new(Notify::new());
     let notified = Arc::clone(&stop);
     std::thread::spawn(move || {

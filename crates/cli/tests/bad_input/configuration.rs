@@ -1,4 +1,4 @@
-//! The configuration: keys, values, files, variables and the home itself.
+//! Invalid configuration: keys, values, files, variables and the home folder.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{agents, agents_with_data, contents, files, refuse};
 
 #[test]
-fn an_unknown_key_is_answered_with_the_nearest() {
+fn the_error_for_an_unknown_key_names_the_nearest_key() {
     let agents = agents_with_data();
     agents.data(&["config", "set", "core.format", "plain"]);
     let before = files(agents.home());
@@ -40,7 +40,7 @@ fn an_unknown_key_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn a_value_that_is_not_allowed_is_refused() {
+fn an_invalid_value_is_refused() {
     let agents = agents_with_data();
     agents.data(&["config", "set", "store.connections", "3"]);
     let before = files(agents.home());
@@ -74,7 +74,7 @@ fn a_value_that_is_not_allowed_is_refused() {
 }
 
 #[test]
-fn a_variable_that_is_not_allowed_is_named() {
+fn the_error_for_an_invalid_variable_names_the_variable() {
     for (name, value) in [
         ("CLEVERAGENTS_STORE_CONNECTIONS", "0"),
         ("CLEVERAGENTS_SESSION_MAX_MESSAGE_BYTES", "big"),
@@ -143,7 +143,7 @@ fn the_error_for_invalid_toml_has_line_and_column() {
 }
 
 #[test]
-fn a_file_with_a_wrong_key_or_value_is_named_with_its_line() {
+fn the_error_for_a_wrong_key_or_value_names_file_and_line() {
     let agents = agents_with_data();
     let file = agents.config_file();
     for (text, exit, code, line) in [
@@ -222,7 +222,7 @@ fn a_home_that_cannot_be_created_is_reported() {
             .find(|check| check["name"] == "home")
             .expect("the home is checked");
         assert_eq!(home_check["severity"], "error", "{home_check:#}");
-        // Commands that need no home work.
+        // Commands that do not need a home folder still work.
         assert_eq!(agents.run(&["version"]).code, Some(0));
     }
     assert_eq!(std::fs::read(file.path()).expect("a file"), b"precious");

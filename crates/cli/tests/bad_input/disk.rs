@@ -212,7 +212,7 @@ fn random_name() -> u64 {
 }
 
 #[test]
-fn a_home_that_cannot_be_written_is_named() {
+fn a_read_only_home_is_reported() {
     let Some(disk) = SmallDisk::new(4_096, "a home on a disk that is read-only") else {
         return;
     };

@@ -212,7 +212,7 @@ fn profiles_that_extend_each_other_stay_valid() {
 fn a_gate_without_effect_is_not_changed_by_extension() {
     let agents = agents();
     for (gate, reason) in [
-        ("install_dependency", "plans start no child plans"),
+        ("install_dependency", "child plans start without asking"),
         ("approve_plan", "only when the user requests"),
     ] {
         write(

@@ -32,7 +32,7 @@ fn commands_below(path: &[String]) -> Vec<Vec<String>> {
         .expect("a description comes first");
     assert!(
         !description.is_empty() && !description.starts_with("Usage"),
-        "{path:?} says what it is for: {}",
+        "the help of {path:?} starts with a description: {}",
         answer.out
     );
     let first = description.lines().next().expect("a line");

@@ -74,7 +74,7 @@ fn a_malformed_filter_is_refused_with_a_hint() {
 
 /// The log of a turn contains usage, but no messages.
 #[test]
-fn a_log_file_has_json_lines_without_texts() {
+fn a_log_file_contains_json_lines_without_messages() {
     let agents = agents().with("CLEVERAGENTS_MODEL_DEFAULT", "scripted/look.yaml");
     let script = "answers:\n\
                   - usage: {input_tokens: 11, output_tokens: 7}\n  calls:\n  \

@@ -9,8 +9,8 @@ use cleveragents_domain::{
 };
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, plans as stored};
 use cleveragents_testkit::plans::{
-    Decisions, TAKEN, advance, decide, decision, executing, fail, new_plan, store, strategized,
-    wait_for, write,
+    Decisions, SET_USAGE, advance, decide, decision, execute_first_step, fail, new_plan, store,
+    store_example_strategy, wait_for, write,
 };
 use cleveragents_testkit::{Agents, TestDatabase};
 use serde_json::{Value, json};
@@ -29,8 +29,8 @@ fn engine(agents: &Agents) -> Arc<Engine> {
 fn add_strategized_plan(agents: &Agents) -> (Arc<Engine>, PlanId, Decisions) {
     let engine = engine(agents);
     let plan = store(&engine, &new_plan("fix-tests-1"));
-    let decisions = strategized(&engine, plan);
-    TestDatabase::write_file(&agents.database(), TAKEN);
+    let decisions = store_example_strategy(&engine, plan);
+    TestDatabase::write_file(&agents.database(), SET_USAGE);
     (engine, plan, decisions)
 }
 
@@ -46,7 +46,7 @@ fn fix_times(agents: &Agents) {
 
 fn add_errored_plan(agents: &Agents) {
     let (engine, plan, _) = add_strategized_plan(agents);
-    executing(&engine, plan);
+    execute_first_step(&engine, plan);
     let error = json!({
         "message": "the tests fail", "tool": "builtin/shell", "step": "2 of 2",
         "checkpoint": "cp_2", "is_retriable": true, "error_category": "VALIDATION",
@@ -71,7 +71,7 @@ fn add_waiting_plan(agents: &Agents) {
 
 fn add_applied_plan(agents: &Agents) {
     let (engine, plan, _) = add_strategized_plan(agents);
-    executing(&engine, plan);
+    execute_first_step(&engine, plan);
     advance(
         &engine,
         plan,

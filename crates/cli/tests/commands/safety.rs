@@ -12,7 +12,7 @@ max_total_cost: 2.5
 guards: {max_tool_calls_per_step: 8}
 ";
 
-fn project(agents: &Agents) {
+fn write_project_profile(agents: &Agents) {
     let folder = agents.cwd().join(".cleveragents");
     std::fs::create_dir_all(&folder).expect("a folder");
     let config = "[safety]\nprofile = \"team.yaml\"\nallow-tools = \"builtin/*, local/x\"\n";
@@ -37,7 +37,10 @@ fn safety_show() {
         "--max-calls",
         "3",
     ];
-    assert_shown("safety_show_in_force", &shown(project, &options));
+    assert_shown(
+        "safety_show_in_force",
+        &shown(write_project_profile, &options),
+    );
 }
 
 fn in_force(agents: &Agents, options: &[&str]) -> Value {
@@ -76,7 +79,7 @@ fn the_standard_profile_is_the_default_and_a_project_restricts_it() {
 #[test]
 fn every_level_applies() {
     let agents = agents().with("CLEVERAGENTS_SAFETY_DENY_TOOLS", "builtin/git-*");
-    project(&agents);
+    write_project_profile(&agents);
     agents.data(&["config", "set", "safety.max-calls", "5"]);
     agents.data(&["config", "set", "safety.approve-writes", "true"]);
     let file = std::fs::read_to_string(agents.config_file()).expect("a file");

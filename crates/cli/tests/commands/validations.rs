@@ -333,9 +333,9 @@ fn a_validation_checks_the_output_of_a_tool() {
             "\"{'passed': 'yes'}\"",
             "a.txt",
             false,
-            "neither true or false",
+            "neither true, false nor",
         ),
-        ("\"3\"", "a.txt", false, "neither true or false"),
+        ("\"3\"", "a.txt", false, "neither true, false nor"),
         (
             "\"output.none.deeper\"",
             "a.txt",

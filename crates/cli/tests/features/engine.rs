@@ -176,8 +176,8 @@ fn it_is_refused(world: &mut World, message: String) {
     assert_eq!(recorded, Err(message));
 }
 
-#[then("it lands in the second changeset")]
-fn it_lands_in_the_second(world: &mut World) {
+#[then("it is recorded in the second changeset")]
+fn it_is_recorded_in_the_second(world: &mut World) {
     let run = world.run();
     assert_eq!(run.recorded, Some(Ok(run.ids[1])));
     assert_eq!(paths(run, 0), [""; 0]);
@@ -261,7 +261,7 @@ fn the_plan_has(world: &mut World, changesets: usize, changes: usize) {
     assert_eq!(total, changes);
 }
 
-#[when("the database is opened again as by another program")]
+#[when("another program opens the database")]
 fn opened_again(world: &mut World) {
     let engine = world.database().open();
     let run = world.run();

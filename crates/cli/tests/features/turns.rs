@@ -183,7 +183,7 @@ fn the_answer_cost(world: &mut World, sum: u64) {
     assert_eq!(millionths(&data(world)["usage"]["cost_usd"]), sum);
 }
 
-#[then("the answer cost an unknown sum")]
+#[then("the answer cost an unknown amount")]
 fn the_cost_is_unknown(world: &mut World) {
     assert_eq!(data(world)["usage"]["cost_usd"], Value::Null);
 }

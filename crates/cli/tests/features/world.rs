@@ -45,7 +45,6 @@ pub(crate) struct Run {
     pub(crate) ids: Vec<ChangesetId>,
     /// Result of the last change that was recorded without a handle.
     pub(crate) recorded: Option<Result<ChangesetId, String>>,
-    /// Held leases.
     pub(crate) leases: Vec<HeldLease>,
     /// Token of a previous owner.
     pub(crate) old_token: Option<LeaseToken>,

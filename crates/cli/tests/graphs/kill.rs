@@ -48,7 +48,7 @@ fn rows(world: &World, run: &str) -> Vec<Vec<String>> {
 }
 
 /// Result and duration of an undisturbed run of the shape.
-fn undisturbed(world: &World, shape: Shape) -> (RunResult, Duration) {
+fn run_undisturbed(world: &World, shape: Shape) -> (RunResult, Duration) {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
     let name = sandbox.as_ref().map(|(name, _)| name.as_str());
     let started = Instant::now();
@@ -170,7 +170,7 @@ fn a_run_killed_at_any_instant_reaches_the_same_result() {
     let world = World::new();
     let mut dice = Dice::seeded(5);
     for shape in SHAPES {
-        let (expected, duration) = undisturbed(&world, shape);
+        let (expected, duration) = run_undisturbed(&world, shape);
         assert!(expected.result["output"].is_string(), "{expected:?}");
         let mut kills = 0;
         while kills < proof_size(3, 100) {

@@ -238,7 +238,7 @@ fn execution() {
 fn apply() {
     let world = World::new();
     world.action("local/steps", &STEPS);
-    let before = world.seen();
+    let before = world.repository_state();
     for (table, condition) in [
         ("plans", ""),
         ("plans", "NEW.stage = 'apply/processing'"),
@@ -246,7 +246,7 @@ fn apply() {
         ("sandboxes", "NEW.state = 'applied'"),
         ("plans", "NEW.stage = 'apply/applied'"),
     ] {
-        world.put_back();
+        world.restore_repository();
         let plan = world.executed("local/steps");
         break_table(&world, table, condition);
         let apply = ["plan", "apply", &plan, "--yes"];
@@ -255,17 +255,25 @@ fn apply() {
         let situation = format!("apply with {table} broken {condition}");
         answer.assert_reports_failure(&situation);
         assert_ne!(world.stage(&plan), "apply/applied", "{situation}");
-        if world.seen() != before {
+        if world.repository_state() != before {
             assert_eq!(
                 git(&world.repository(), &["status", "--porcelain"]),
                 "",
                 "{situation}"
             );
-            assert_eq!(world.seen().0["log.txt"], "line\n", "{situation}");
+            assert_eq!(
+                world.repository_state().0["log.txt"],
+                "line\n",
+                "{situation}"
+            );
         }
         world.agents.data(&apply);
         assert_eq!(world.stage(&plan), "apply/applied", "{situation}");
-        assert_eq!(world.seen().0["log.txt"], "line\n", "{situation}");
+        assert_eq!(
+            world.repository_state().0["log.txt"],
+            "line\n",
+            "{situation}"
+        );
         assert_eq!(
             git(&world.repository(), &["rev-list", "--count", "HEAD"]),
             "2",
@@ -296,7 +304,7 @@ fn a_missing_repository() {
     }
     world.agents.data(&["plan", "execute", &waiting]);
     world.agents.data(&["plan", "apply", &done, "--yes"]);
-    assert_eq!(world.seen().0["log.txt"], "line\n");
+    assert_eq!(world.repository_state().0["log.txt"], "line\n");
     assert_eq!(world.stage(&done), "apply/applied");
 }
 

@@ -184,7 +184,7 @@ fn plans_are_executed_rolled_back_and_applied() {
         &["plan", "apply", &plan, "--yes"],
     );
     assert_eq!(world.stage(&plan), "apply/applied");
-    assert_eq!(world.seen().0["log.txt"], "line\n");
+    assert_eq!(world.repository_state().0["log.txt"], "line\n");
     let repository = world.repository();
     assert_eq!(git(&repository, &["rev-list", "--count", "HEAD"]), "2");
     assert_eq!(git(&repository, &["status", "--porcelain"]), "");
@@ -253,22 +253,22 @@ fn plans_from_task_to_files() {
         "builtin/deterministic",
         "--yes",
     ];
-    let repository = world.seen();
+    let repository = world.repository_state();
     for free_blocks in [0, 96, 320, 640, 960] {
         let answer = run_with_space(&world, free_blocks, &task);
         if answer.code == Some(0) {
-            assert_eq!(world.seen().0["one.txt"], "one\n", "{answer:?}");
+            assert_eq!(world.repository_state().0["one.txt"], "one\n", "{answer:?}");
             break;
         }
         answer.assert_reports_failure(&format!("do with room for {free_blocks} blocks"));
         assert_eq!(
-            world.seen(),
+            world.repository_state(),
             repository,
             "do with room for {free_blocks} blocks"
         );
     }
     world.agents.data(&task);
-    assert_eq!(world.seen().0["one.txt"], "one\n");
+    assert_eq!(world.repository_state().0["one.txt"], "one\n");
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn questions_of_a_task_have_keys_and_take_guidance() {
         (PROMPT, "y\r"),
         ("Apply the changes", ""),
         (PROMPT, "t\r"),
-        ("What should it do differently?", ""),
+        ("What should the plan do differently?", ""),
         ("> ", "write more\r"),
         ("added    more.txt", ""),
         (PROMPT, "n\r"),

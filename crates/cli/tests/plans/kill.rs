@@ -224,17 +224,17 @@ fn broad_action(world: &World) {
 fn an_apply_killed_at_any_instant_is_atomic() {
     let world = World::new();
     broad_action(&world);
-    let old = world.seen();
+    let old = world.repository_state();
     let plan = world.executed("local/broad");
     let started = Instant::now();
     world.agents.data(&["plan", "apply", &plan, "--yes"]);
     let duration = started.elapsed();
-    let new = world.seen();
+    let new = world.repository_state();
     assert_ne!(old, new);
     let mut dice = Dice::default();
     let (mut kills, mut outcomes) = (0, [0, 0]);
     while kills < proof_size(2, 60) {
-        world.put_back();
+        world.restore_repository();
         let plan = world.executed("local/broad");
         let mut context = format!("{plan}: apply of {duration:?} killed after");
         for _ in 0..=dice.roll(2) {
@@ -244,7 +244,7 @@ fn an_apply_killed_at_any_instant_is_atomic() {
             kills += usize::from(was_running && world.stage(&plan) == "apply/processing");
             // The next command of any kind finishes an interrupted apply.
             world.agents.data(&["sandbox", "list"]);
-            let repository = world.seen();
+            let repository = world.repository_state();
             assert!(
                 repository == old || repository == new,
                 "{context}: mixed state: {repository:#?}"
@@ -255,11 +255,11 @@ fn an_apply_killed_at_any_instant_is_atomic() {
             let answer = world.run(&["plan", "apply", &plan, "--yes"]);
             assert_eq!(answer.code, Some(0), "{context}: {answer:?}");
         }
-        assert_eq!(world.seen(), new, "{context}");
+        assert_eq!(world.repository_state(), new, "{context}");
         assert_eq!(world.stage(&plan), "apply/applied", "{context}");
         let again = world.run(&["plan", "apply", &plan, "--yes"]);
         assert_eq!(again.code, Some(4), "{context}: {again:?}");
-        assert_eq!(world.seen(), new, "{context}");
+        assert_eq!(world.repository_state(), new, "{context}");
         eprintln!("apply: {kills} kills during the apply, {outcomes:?} times old and new");
     }
     world.agents.assert_sound();

@@ -48,15 +48,15 @@ fn answer(format: WireFormat, phase: &str, number: usize) -> Response {
         ("strategize", _) => {
             let strategy = json!({"summary": "Write it", "steps": [
                 {"title": "Write a.txt", "description": "Write `right`.", "files": ["a.txt"]}]});
-            format.says(&format!("This is the strategy:\n```json\n{strategy}\n```"))
+            format.text_response(&format!("This is the strategy:\n```json\n{strategy}\n```"))
         }
         ("review", _) => {
             let review = json!({"criteria": [{"number": 1, "met": true, "evidence": "a.txt:1"}]});
-            format.says(&format!("I looked. {review} That is all."))
+            format.text_response(&format!("I looked. {review} That is all."))
         }
         ("fix", 0) => format.calls(&[("fix", WRITE, &write("right\n"))]),
         (_, 0) => format.calls(&[("work", WRITE, &write("wrong\n"))]),
-        _ => format.says("It is written."),
+        _ => format.text_response("It is written."),
     }
 }
 

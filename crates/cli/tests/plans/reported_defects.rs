@@ -62,7 +62,7 @@ fn defect_3186_a_plan_whose_stage_cannot_be_read_is_refused() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.executed("local/steps");
-    let repository = world.seen();
+    let repository = world.repository_state();
     TestDatabase::write_file(
         &world.agents.database(),
         "PRAGMA ignore_check_constraints = ON; UPDATE plans SET stage = 'execute/unknown'",
@@ -75,7 +75,7 @@ fn defect_3186_a_plan_whose_stage_cannot_be_read_is_refused() {
         let answer = world.run(arguments);
         answer.assert_reports_failure(&format!("{arguments:?}"));
     }
-    assert_eq!(world.seen(), repository);
+    assert_eq!(world.repository_state(), repository);
 }
 
 /// A script of one answer with a cost.

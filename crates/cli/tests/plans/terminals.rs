@@ -163,7 +163,7 @@ fn one_of_many_concurrent_applies_succeeds() {
     let world = World::new();
     world.action("local/one", &["write `one` to `one.txt`"]);
     for _ in 0..3 {
-        world.put_back();
+        world.restore_repository();
         let plan = world.executed("local/one");
         let gate = Gate::default();
         let arguments = ["--format", "json", "plan", "apply", &plan, "--yes"];
@@ -222,12 +222,12 @@ fn executing_a_finished_plan_changes_nothing() {
         assert_eq!(world.tree(&plan), tree, "{arguments:?}");
     }
     world.agents.data(&["plan", "apply", &plan, "--yes"]);
-    let (before, repository) = (rows(&world), world.seen());
+    let (before, repository) = (rows(&world), world.repository_state());
     for verb in ["execute", "apply", "resume", "revert", "cancel"] {
         let answer = world.run(&["plan", verb, &plan]);
         assert_eq!(answer.code, Some(4), "{verb}: {answer:?}");
         assert_eq!(rows(&world), before, "{verb}");
-        assert_eq!(world.seen(), repository, "{verb}");
+        assert_eq!(world.repository_state(), repository, "{verb}");
     }
 }
 
@@ -378,7 +378,7 @@ fn a_worker_that_a_signal_stops_during_a_plan_reports_it() {
 }
 
 #[test]
-fn ctrl_c_ends_a_command_that_waits_for_its_turn() {
+fn ctrl_c_ends_a_command_that_waits_for_a_slot() {
     let mut world = World::new();
     world.agents = world.agents.with("CLEVERAGENTS_PLAN_CONCURRENCY", "1");
     let plan = waiting_plan(&world);
@@ -427,7 +427,7 @@ fn a_run_of_a_plan_is_resumed_only_by_the_plan() {
     let plan = world.plan("local/fails", &[]);
     let failed = world.run(&["plan", "execute", &plan]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    let (before, repository) = (rows(&world), world.seen());
+    let (before, repository) = (rows(&world), world.repository_state());
     let runs = world.ask("SELECT run_id FROM runs");
     assert!(!runs.is_empty());
     for run in runs {
@@ -437,5 +437,8 @@ fn a_run_of_a_plan_is_resumed_only_by_the_plan() {
         let hint = error(&refused)["hint"].to_string();
         assert!(hint.contains(&format!("plan execute {plan}")), "{hint}");
     }
-    assert_eq!((rows(&world), world.seen()), (before, repository));
+    assert_eq!(
+        (rows(&world), world.repository_state()),
+        (before, repository)
+    );
 }

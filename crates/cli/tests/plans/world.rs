@@ -96,13 +96,13 @@ impl World {
     }
 
     /// Resets the repository to its initial state.
-    pub(crate) fn put_back(&self) {
+    pub(crate) fn restore_repository(&self) {
         git(&self.repository(), &["reset", "-q", "--hard", &self.first]);
         git(&self.repository(), &["clean", "-q", "-f", "-d"]);
     }
 
     /// The repository as the user sees it: files, commits and uncommitted changes.
-    pub(crate) fn seen(&self) -> (BTreeMap<String, String>, String, String) {
+    pub(crate) fn repository_state(&self) -> (BTreeMap<String, String>, String, String) {
         let repository = self.repository();
         let tree = git(&repository, &["rev-parse", "HEAD^{tree}"]);
         let status = git(&repository, &["status", "--porcelain"]);
@@ -228,7 +228,6 @@ impl World {
         }
     }
 
-    /// Stage of a plan.
     pub(crate) fn stage(&self, plan: &str) -> String {
         self.ask(&format!("SELECT stage FROM plans WHERE plan_id = '{plan}'"))[0][0].clone()
     }

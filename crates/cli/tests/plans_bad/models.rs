@@ -144,7 +144,7 @@ fn nothing_outside_the_project_can_be_written() {
         ".git/config",
         "secret/../../escaped",
     ];
-    let (before, around) = (world.every_byte(), world.around());
+    let (before, around) = (world.every_byte(), world.surrounding_entries());
     let calls: Vec<String> = outside
         .iter()
         .map(|path| {
@@ -168,7 +168,7 @@ fn nothing_outside_the_project_can_be_written() {
     assert_eq!(refused, Some(outside.len()), "{trouble:#}");
     let error = world.fails(&["plan", "apply", &plan, "--yes"], 1, "CA-1148");
     assert_eq!(world.every_byte(), before);
-    assert_eq!(world.around(), around);
+    assert_eq!(world.surrounding_entries(), around);
     for command in World::named_in(error["hint"].as_str().expect("a hint")) {
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         world.ok(&[&command[..], &["--yes"]].concat());

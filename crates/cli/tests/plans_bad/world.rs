@@ -250,7 +250,7 @@ impl World {
     }
 
     /// Paths of the entries in the working folder and in its parent, which also contains the home.
-    pub(crate) fn around(&self) -> Vec<String> {
+    pub(crate) fn surrounding_entries(&self) -> Vec<String> {
         let work = self.agents.cwd();
         let parent = work.parent().expect("a folder").to_path_buf();
         let mut names: Vec<String> = [parent, work]

@@ -1,4 +1,4 @@
-//! Models that claim success, change nothing, weaken tests or invent evidence: none of them moves an item.
+//! Models that claim success, change nothing, weaken tests or invent evidence: none of them changes the state of an item.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,6 @@ use crate::workbench::{
 
 const CODE: &str = "workbench/session_service.py";
 
-/// The last attempt of a role.
 fn last_attempt(data: &Value, role: &str) -> Value {
     let attempts = data["attempts"].as_array().expect("attempts");
     let attempt = attempts

@@ -229,7 +229,6 @@ impl<S: BufRead> Read for Body<S> {
 /// Event stream of a connection.
 pub(crate) struct Events(BufReader<Body<BufReader<TcpStream>>>);
 
-/// A received event.
 #[derive(Debug)]
 pub(crate) struct ReceivedResponse {
     /// Position in the log, if given.

@@ -101,7 +101,7 @@ fn a_branch_that_cannot_be_created_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_changed_part_that_is_no_repository_is_refused_by_name() {
+fn a_changed_part_that_is_not_a_repository_is_refused_by_name() {
     let agents = agents();
     let (real, plain) = (agents.cwd().join("real"), agents.cwd().join("plain"));
     repository(&real, FILES);

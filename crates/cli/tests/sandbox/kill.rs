@@ -84,16 +84,16 @@ fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
         vec!["sandbox", "discard", "all", "--yes"],
     ];
     world.change_everything();
-    world.keep();
+    world.save_state();
     let mut dice = Dice::default();
     for command in &commands {
-        world.put_back();
+        world.restore_state();
         let started = Instant::now();
         world.agents.data(command);
         let duration = started.elapsed();
         let new = world.state();
         for round in 0..proof_size(3, 25) {
-            world.put_back();
+            world.restore_state();
             let code = run_and_kill(&world, command, duration, &mut dice);
             let context = format!("{command:?}, round {round}");
             let remaining = names(&world.agents);
@@ -140,7 +140,7 @@ impl SmallDisk {
             return Some(Self(path.to_owned()));
         }
         not_run(
-            "a full disk in mid-apply",
+            "a disk that becomes full during an apply",
             "a small tmpfs cannot be mounted",
         );
         None

@@ -72,7 +72,7 @@ fn prepare(world: &World) -> StatesAndContent {
     let old = world.state();
     world.change_everything();
     let changes = world.changes();
-    world.keep();
+    world.save_state();
     world.agents.data(&["sandbox", "apply", "all"]);
     let new = world.state();
     for (part, (old, new)) in old.iter().zip(&new).enumerate() {
@@ -91,7 +91,7 @@ fn apply_killed_at_any_step_is_finished_or_undone() {
     let states = prepare(&world);
     let (mut finished, mut undone) = (0, 0);
     for step in 1.. {
-        world.put_back();
+        world.restore_state();
         if !dies(&world, step, &APPLY) {
             break;
         }
@@ -113,7 +113,7 @@ fn rollback_killed_at_any_step_is_finished_and_can_be_undone() {
     let mut killed = 0;
     // CI tests every third boundary.
     for step in (1..).step_by(proof_size(3, 1)) {
-        world.put_back();
+        world.restore_state();
         if !dies(&world, step, &rollback) {
             break;
         }
@@ -154,7 +154,7 @@ fn recovery_killed_at_any_step_is_itself_recovered() {
     let mut killed = 0;
     'steps: for step in (1..).step_by(stride) {
         for recovery_step in (1..).step_by(stride) {
-            world.put_back();
+            world.restore_state();
             if !dies(&world, step, &APPLY) {
                 break 'steps;
             }

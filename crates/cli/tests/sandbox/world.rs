@@ -278,15 +278,13 @@ impl World {
         [self.agents.home().to_owned(), self.agents.cwd()]
     }
 
-    /// Saves the current state.
-    pub(crate) fn keep(&self) {
+    pub(crate) fn save_state(&self) {
         for place in self.places() {
             Self::copy(&place, self.template.path());
         }
     }
 
-    /// Restores the saved state.
-    pub(crate) fn put_back(&self) {
+    pub(crate) fn restore_state(&self) {
         for place in self.places() {
             std::fs::remove_dir_all(&place).expect("removed");
             let name = place.file_name().expect("a name");

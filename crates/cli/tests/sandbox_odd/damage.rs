@@ -176,7 +176,7 @@ fn a_missing_base_commit_is_reported() {
     fixture.git(&repository, &["reflog", "expire", "--expire=now", "--all"]);
     fixture.git(&repository, &["gc", "-q", "--prune=now"]);
     let message = fixture.apply_refused(&repository, 1, "CA-0644");
-    assert!(message.contains("is gone from"), "{message}");
+    assert!(message.contains("does not exist any more in"), "{message}");
     fixture.discard();
     fixture.assert_nothing_left(&repository);
 }

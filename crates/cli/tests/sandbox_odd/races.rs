@@ -28,7 +28,7 @@ fn create_folders(fixture: &SandboxFixture) -> (PathBuf, PathBuf) {
 
 /// Replaces a folder by a link to outside as fast as possible while `work` runs. Returns the number
 /// of replacements.
-fn while_flipping(path: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
+fn while_replacing(path: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
     let tree = path.parent().expect("a parent folder");
     let decoy = tree.with_file_name("decoy");
     std::os::unix::fs::symlink(outside, &decoy).expect("a link");
@@ -73,7 +73,7 @@ fn assert_harmless(fixture: &SandboxFixture, command: &[&str]) {
 }
 
 #[test]
-fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
+fn a_repeatedly_replaced_folder_in_the_sandbox_gives_no_access_outside() {
     let fixture = SandboxFixture::new();
     let (folder, outside) = create_folders(&fixture);
     let before = tree(&outside);
@@ -84,7 +84,7 @@ fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
         for index in 0..FILES {
             std::fs::write(work.join(format!("f{index}")), format!("{round}\n")).expect("a file");
         }
-        flips += while_flipping(&work, &outside, || {
+        flips += while_replacing(&work, &outside, || {
             assert_harmless(&fixture, &["sandbox", "diff", "s"]);
             assert_harmless(&fixture, &["sandbox", "checkpoint", "s"]);
             assert_harmless(&fixture, &["sandbox", "rollback", "s", "--to", "1"]);
@@ -103,7 +103,7 @@ fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
 }
 
 #[test]
-fn a_flipping_folder_of_the_user_leads_no_apply_outside() {
+fn a_repeatedly_replaced_folder_of_the_user_leads_no_apply_outside() {
     let mut flips = 0;
     for _ in 0..proof_size(3, 30) {
         let fixture = SandboxFixture::new();
@@ -111,7 +111,7 @@ fn a_flipping_folder_of_the_user_leads_no_apply_outside() {
         let before = tree(&outside);
         fixture.create(&folder);
         fixture.sh("for f in p/*; do echo changed > $f; done; rm p/f1; echo new > p/new");
-        flips += while_flipping(&folder.join("p"), &outside, || {
+        flips += while_replacing(&folder.join("p"), &outside, || {
             for _ in 0..3 {
                 assert_harmless(&fixture, &["sandbox", "apply", "s"]);
                 assert_harmless(&fixture, &["sandbox", "list"]);

@@ -114,7 +114,7 @@ fn model(form: WireFormat) -> ModelServer {
         let message = format!("It is {TOKEN} and {PASSWORD}.");
         let letters: Vec<String> = message.chars().map(String::from).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-        form.says(Shape::Pieces, &letters)
+        form.text_response(Shape::Pieces, &letters)
     })
 }
 

@@ -10,8 +10,9 @@ fn an_answer_is_shown_and_stored_with_its_usage() {
     for form in WireFormat::BOTH {
         for shape in SHAPES {
             let context = format!("{form:?}, {shape:?}");
-            let says = || form.says(shape, &["Good ", "morning."]);
-            let fixture = ConversationFixture::with_endpoint(form, vec![says(), says()]);
+            let text_response = || form.text_response(shape, &["Good ", "morning."]);
+            let fixture =
+                ConversationFixture::with_endpoint(form, vec![text_response(), text_response()]);
             let reported = fixture.send_prompt_json(&["hello"]);
             assert_eq!(reported["response"], "Good morning.", "{context}");
             assert_eq!(reported["usage"]["input_tokens"], 20, "{context}");
@@ -59,7 +60,7 @@ fn a_tool_runs_and_its_result_is_matched_to_its_call() {
                     form,
                     vec![
                         form.calls(shape, &[("call-a", WRITE, arguments)]),
-                        form.says(shape, &["Done."]),
+                        form.text_response(shape, &["Done."]),
                     ],
                 );
                 let reported = fixture.send_prompt_json(stream);
@@ -105,7 +106,7 @@ fn parallel_calls_all_get_their_own_result() {
                             ("c4", SHELL, r#"{"command": "cat notes.txt two.txt"}"#),
                         ],
                     ),
-                    form.says(shape, &["All four."]),
+                    form.text_response(shape, &["All four."]),
                 ],
             );
             let reported = fixture.send_prompt_json(&["do four things"]);
@@ -145,7 +146,7 @@ fn invalid_calls_get_an_error_result_and_the_model_continues() {
                         ("less", READ, r#"{"file": 3}"#),
                     ],
                 ),
-                form.says(Shape::Pieces, &["I see."]),
+                form.text_response(Shape::Pieces, &["I see."]),
             ],
         );
         let reported = fixture.send_prompt_json(&["try"]);

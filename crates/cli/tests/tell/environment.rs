@@ -19,8 +19,8 @@ fn a_model_receives_its_environment_and_the_same_in_every_turn() {
             form,
             vec![
                 form.calls(Shape::Pieces, &[write]),
-                form.says(Shape::Pieces, &["Done."]),
-                form.says(Shape::Pieces, &["Done again."]),
+                form.text_response(Shape::Pieces, &["Done."]),
+                form.text_response(Shape::Pieces, &["Done again."]),
             ],
         );
         std::fs::write(fixture.sandbox_folder.join("Cargo.toml"), "").expect("a file");
@@ -53,7 +53,7 @@ fn folder_instructions_are_sent_with_the_first_file_read_there() {
                 form.calls(Shape::Pieces, &[("c1", READ, r#"{"path": "notes.txt"}"#)]),
                 form.calls(Shape::Pieces, &[("c2", READ, r#"{"path": "a/b/file"}"#)]),
                 form.calls(Shape::Pieces, &[("c3", READ, r#"{"path": "a/b/file"}"#)]),
-                form.says(Shape::Pieces, &["Done."]),
+                form.text_response(Shape::Pieces, &["Done."]),
             ],
         );
         std::fs::create_dir_all(fixture.sandbox_folder.join("a/b")).expect("folders");

@@ -23,8 +23,8 @@ fn assert_failed(fixture: &ConversationFixture, answer: &Answer, code: &str) {
     );
 }
 
-fn says(form: WireFormat) -> Response {
-    form.says(Shape::Pieces, &["All ", "well."])
+fn text_response(form: WireFormat) -> Response {
+    form.text_response(Shape::Pieces, &["All ", "well."])
 }
 
 #[test]
@@ -32,8 +32,10 @@ fn a_busy_or_broken_provider_is_retried() {
     for form in WireFormat::BOTH {
         let busy = form.refuses(429, "slow down").header("retry-after", "1");
         let broken = form.refuses(500, "oh no");
-        let fixture =
-            ConversationFixture::with_endpoint(form, vec![busy, says(form), broken, says(form)]);
+        let fixture = ConversationFixture::with_endpoint(
+            form,
+            vec![busy, text_response(form), broken, text_response(form)],
+        );
         let started = Instant::now();
         assert_eq!(
             fixture.send_prompt_json(&["one"])["response"],
@@ -58,7 +60,7 @@ fn a_busy_or_broken_provider_is_retried() {
 fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
     for form in WireFormat::BOTH {
         let broken = || form.refuses(500, "oh no");
-        let server = ModelServer::start(vec![broken(), broken(), says(form)]);
+        let server = ModelServer::start(vec![broken(), broken(), text_response(form)]);
         let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
         let fixture = ConversationFixture::at(home, form, server);
         assert_failed(&fixture, &fixture.send_prompt(&["one"]), "CA-0805");
@@ -71,7 +73,7 @@ fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
 fn a_truncated_answer_restarts_and_is_never_accepted() {
     for form in WireFormat::BOTH {
         let long = ["one ", "two ", "three ", "four "];
-        let truncated = form.says(Shape::Pieces, &long).cut_after(5);
+        let truncated = form.text_response(Shape::Pieces, &long).cut_after(5);
         let call = r#"{"command": "echo x >> log.txt"}"#;
         let calls = form.calls(Shape::Pieces, &[("c", SHELL, call)]);
         // The stream is cut after the name and the start of the arguments.
@@ -81,7 +83,12 @@ fn a_truncated_answer_restarts_and_is_never_accepted() {
         });
         let fixture = ConversationFixture::with_endpoint(
             form,
-            vec![truncated, says(form), truncated_call, says(form)],
+            vec![
+                truncated,
+                text_response(form),
+                truncated_call,
+                text_response(form),
+            ],
         );
         let mut plain = fixture.arguments(&["--stream", "text"]);
         plain[1] = "plain";
@@ -109,8 +116,11 @@ fn a_truncated_answer_restarts_and_is_never_accepted() {
 #[test]
 fn a_repeatedly_truncated_answer_fails_the_turn() {
     for form in WireFormat::BOTH {
-        let truncated = || form.says(Shape::Pieces, &["one ", "two "]).cut_after(4);
-        let server = ModelServer::start(vec![truncated(), truncated(), says(form)]);
+        let truncated = || {
+            form.text_response(Shape::Pieces, &["one ", "two "])
+                .cut_after(4)
+        };
+        let server = ModelServer::start(vec![truncated(), truncated(), text_response(form)]);
         let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
         let fixture = ConversationFixture::at(home, form, server);
         assert_failed(&fixture, &fixture.send_prompt(&["one"]), "CA-0811");
@@ -122,8 +132,8 @@ fn a_repeatedly_truncated_answer_fails_the_turn() {
 #[test]
 fn an_empty_answer_is_a_failure_and_never_an_answer() {
     for form in WireFormat::BOTH {
-        let empty = || form.says(Shape::Pieces, &[""]);
-        let server = ModelServer::start(vec![empty(), says(form), empty(), empty()]);
+        let empty = || form.text_response(Shape::Pieces, &[""]);
+        let server = ModelServer::start(vec![empty(), text_response(form), empty(), empty()]);
         let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
         let fixture = ConversationFixture::at(home, form, server);
         assert_eq!(fixture.send_prompt_json(&["one"])["response"], "All well.");
@@ -135,13 +145,15 @@ fn an_empty_answer_is_a_failure_and_never_an_answer() {
 fn work_before_a_disconnect_is_kept_and_done_once() {
     for form in WireFormat::BOTH {
         let call = r#"{"command": "echo x >> log.txt"}"#;
-        let truncated = form.says(Shape::Pieces, &["a", "b", "c"]).cut_after(4);
+        let truncated = form
+            .text_response(Shape::Pieces, &["a", "b", "c"])
+            .cut_after(4);
         let fixture = ConversationFixture::with_endpoint(
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c", SHELL, call)]),
                 truncated,
-                says(form),
+                text_response(form),
             ],
         );
         assert_eq!(fixture.send_prompt_json(&["go"])["response"], "All well.");
@@ -161,7 +173,7 @@ fn a_silent_answer_fails_at_the_idle_timeout() {
     for form in WireFormat::BOTH {
         let (start, piece) = response_start(form);
         let silent = start.then(Step::Send(piece)).then(Step::Hang);
-        let server = ModelServer::start(vec![silent, says(form)]);
+        let server = ModelServer::start(vec![silent, text_response(form)]);
         let home = agents()
             .with("CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS", "1")
             .with("CLEVERAGENTS_MODEL_RETRIES", "0");
@@ -177,7 +189,7 @@ fn a_silent_answer_fails_at_the_idle_timeout() {
 
 /// The part of a response before its first piece of text, and this piece.
 fn response_start(form: WireFormat) -> (Response, Vec<u8>) {
-    let mut response = form.says(Shape::Pieces, &["more "]);
+    let mut response = form.text_response(Shape::Pieces, &["more "]);
     let texts = response.steps.iter().enumerate();
     let mut texts = texts.filter_map(|(position, step)| match step {
         Step::Send(bytes) => Some((position, bytes.clone())),
@@ -199,7 +211,7 @@ pub(crate) fn endless(form: WireFormat) -> Response {
 #[test]
 fn limits_stop_an_endless_answer() {
     for form in WireFormat::BOTH {
-        let server = ModelServer::start(vec![endless(form), says(form)]);
+        let server = ModelServer::start(vec![endless(form), text_response(form)]);
         let home = agents().with("CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS", "1");
         let fixture = ConversationFixture::at(home, form, server);
         let answer = fixture.send_prompt(&["one"]);
@@ -223,7 +235,8 @@ fn interrupt(pid: u32) {
 #[test]
 fn ctrl_c_stops_an_endless_answer_and_keeps_the_session() {
     for form in WireFormat::BOTH {
-        let fixture = ConversationFixture::with_endpoint(form, vec![endless(form), says(form)]);
+        let fixture =
+            ConversationFixture::with_endpoint(form, vec![endless(form), text_response(form)]);
         let mut arguments = fixture.arguments(&["--stream", "one"]);
         arguments[1] = "plain";
         let mut child = fixture
@@ -257,7 +270,10 @@ fn ctrl_c_stops_a_tool_and_its_child_processes() {
         r#"{"command": "echo begun > log.txt; sleep 600 & sleep 600; echo never >> log.txt"}"#;
     let fixture = ConversationFixture::with_endpoint(
         form,
-        vec![form.calls(Shape::Pieces, &[("c", SHELL, call)]), says(form)],
+        vec![
+            form.calls(Shape::Pieces, &[("c", SHELL, call)]),
+            text_response(form),
+        ],
     );
     let child = fixture.start(&["one"]);
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -49,7 +49,7 @@ impl WireFormat {
         }
     }
 
-    pub(crate) fn says(self, shape: Shape, pieces: &[&str]) -> Response {
+    pub(crate) fn text_response(self, shape: Shape, pieces: &[&str]) -> Response {
         let text = pieces.concat();
         match (self, shape) {
             (Self::OpenAi, Shape::Pieces) => openai::text(pieces),
@@ -137,7 +137,6 @@ impl WireFormat {
         pairs
     }
 
-    /// Results in a request.
     pub(crate) fn results(self, request: &ReceivedRequest) -> Vec<ToolResultMessage> {
         let pairs = self.exchanges(request).into_iter();
         pairs.map(|(_, result)| result).collect()

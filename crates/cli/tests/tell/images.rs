@@ -15,8 +15,8 @@ fn fixture(form: WireFormat) -> ConversationFixture {
         form,
         vec![
             form.calls(Shape::Pieces, &[("look", READ, r#"{"path": "a.png"}"#)]),
-            form.says(Shape::Pieces, &["A cat."]),
-            form.says(Shape::Pieces, &["Still a cat."]),
+            form.text_response(Shape::Pieces, &["A cat."]),
+            form.text_response(Shape::Pieces, &["Still a cat."]),
         ],
     );
     std::fs::write(fixture.sandbox_folder.join("a.png"), PNG).expect("a file");
@@ -119,7 +119,7 @@ fn a_resumed_turn_sends_its_picture_again() {
             vec![
                 form.calls(Shape::Pieces, &[("look", READ, r#"{"path": "a.png"}"#)]),
                 endless(form),
-                form.says(Shape::Pieces, &["A cat."]),
+                form.text_response(Shape::Pieces, &["A cat."]),
             ],
         );
         std::fs::write(fixture.sandbox_folder.join("a.png"), PNG).expect("a file");

@@ -88,7 +88,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
                     calls.push(("next", "read_file", &next));
                     form.calls(Shape::Pieces, &calls)
                 }
-                _ => form.says(Shape::Pieces, &["Read."]),
+                _ => form.text_response(Shape::Pieces, &["Read."]),
             }
         });
         let fixture = ConversationFixture::at(agents(), form, server);

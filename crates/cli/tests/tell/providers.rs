@@ -21,7 +21,7 @@ fn answers(format: WireFormat) -> Vec<Response> {
         // This tool name was not offered, and no provider accepts it.
         format.calls(&[("lost", "rm -rf /; x", &json!({}))]),
         format.calls(&[("note", WRITE, &file)]),
-        format.says(ANSWER),
+        format.text_response(ANSWER),
     ]
 }
 
@@ -30,7 +30,7 @@ fn no_provider_refuses_a_conversation_with_tools_reasoning_and_pictures() {
     for format in WireFormat::ALL {
         let mut responses = answers(format);
         responses.extend(answers(format));
-        responses.push(format.says("Yes."));
+        responses.push(format.text_response("Yes."));
         let server = ModelServer::start(responses);
         let mut agents = agents();
         for (name, value) in format.variables(&server.url()) {

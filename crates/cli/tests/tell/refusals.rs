@@ -253,7 +253,7 @@ fn assert_all_refused(cases: &[Case]) {
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c", case.tool, case.arguments)]),
-                form.says(Shape::Pieces, &["Understood."]),
+                form.text_response(Shape::Pieces, &["Understood."]),
             ],
         );
         prepare(&fixture, case);
@@ -305,7 +305,7 @@ fn the_refused_calls_run_when_they_are_allowed() {
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c", CUSTOM_TOOL, "{}")]),
-                form.says(Shape::Pieces, &["Done."]),
+                form.text_response(Shape::Pieces, &["Done."]),
             ],
         );
         std::fs::write(fixture.agents.cwd().join("wide.yaml"), ALLOWING).expect("a file");
@@ -343,7 +343,7 @@ fn a_call_runs_only_if_the_user_approves_it() {
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c", SHELL, TOUCH)]),
-                form.says(Shape::Pieces, &["Understood."]),
+                form.text_response(Shape::Pieces, &["Understood."]),
             ],
         );
         let options = [&["--approve-writes"][..], &["--safety", "careful"]][number % 2];
@@ -395,7 +395,7 @@ fn a_tool_that_takes_too_long_is_stopped_before_it_has_an_effect() {
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c", CUSTOM_TOOL, "{}")]),
-                form.says(Shape::Pieces, &["I see."]),
+                form.text_response(Shape::Pieces, &["I see."]),
             ],
         );
         // Only the time limit ends the tool, which would otherwise run for an hour.
@@ -433,7 +433,7 @@ fn without_a_user_the_turn_exits_with_5_and_later_calls_do_not_run() {
                         ("last", READ, r#"{"path": "notes.txt"}"#),
                     ],
                 ),
-                form.says(Shape::Pieces, &["Fine."]),
+                form.text_response(Shape::Pieces, &["Fine."]),
             ],
         );
         let answer = fixture.send_prompt(&["--rule", "ask builtin/shell", "do it"]);
@@ -464,8 +464,10 @@ fn without_a_user_the_turn_exits_with_5_and_later_calls_do_not_run() {
 #[test]
 fn without_budget_no_model_is_called() {
     for form in WireFormat::BOTH {
-        let fixture =
-            ConversationFixture::with_endpoint(form, vec![form.says(Shape::Pieces, &["Paid."])]);
+        let fixture = ConversationFixture::with_endpoint(
+            form,
+            vec![form.text_response(Shape::Pieces, &["Paid."])],
+        );
         let answer = fixture.send_prompt(&["--max-cost", "0", "hello"]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert_eq!(error_of(&answer)["code"], "CA-0910");
@@ -512,7 +514,7 @@ fn the_content_of_a_file_is_not_a_permission() {
                         ("sly", SHELL, r#"{"command": "true; rm -rf notes.txt"}"#),
                     ],
                 ),
-                form.says(Shape::Pieces, &["I did not."]),
+                form.text_response(Shape::Pieces, &["I did not."]),
             ],
         );
         std::fs::write(fixture.sandbox_folder.join("bait.txt"), bait).expect("a file");

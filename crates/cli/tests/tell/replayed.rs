@@ -18,7 +18,7 @@ fn a_turn_with_tools_is_replayed_to_the_same_answer() {
             vec![
                 form.calls(Shape::Pieces, &calls),
                 form.calls(Shape::Pieces, &[long]),
-                form.says(Shape::Pieces, &["Read", " it."]),
+                form.text_response(Shape::Pieces, &["Read", " it."]),
             ],
         );
         let recorded = fixture.send_prompt_json(&["--record", "turn.jsonl", "Read the notes"]);

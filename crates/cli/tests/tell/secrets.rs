@@ -46,11 +46,11 @@ fn responses(form: WireFormat) -> Vec<Response> {
                 ("unknown", &unknown, "{}"),
             ],
         ),
-        form.says(Shape::Pieces, &["Your key is ", left, right, ", isn't it?"]),
-        form.says(Shape::Pieces, &["Again: ", left, right, "!"]),
+        form.text_response(Shape::Pieces, &["Your key is ", left, right, ", isn't it?"]),
+        form.text_response(Shape::Pieces, &["Again: ", left, right, "!"]),
         form.refuses(401, &format!("the key {key} is wrong")),
         form.refuses(400, &format!("cannot use \"{key}\" here")),
-        form.says(Shape::Pieces, &["It was ", key, "."])
+        form.text_response(Shape::Pieces, &["It was ", key, "."])
             .cut_after(5),
     ]
 }
@@ -58,9 +58,10 @@ fn responses(form: WireFormat) -> Vec<Response> {
 #[test]
 fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
     for form in WireFormat::BOTH {
-        let home = agents()
-            .with("CLEVERAGENTS_MODEL_RETRIES", "0")
-            .with(other(form).variables()[1], other(form).variables()[2]);
+        let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "0").with(
+            other_form(form).variables()[1],
+            other_form(form).variables()[2],
+        );
         let secrets = format!("OPENAI_API_KEY={OPENAI_KEY}\nOTHER={ANTHROPIC_KEY}\n");
         let real = home.cwd().join("code");
         std::fs::create_dir(&real).expect("a folder");
@@ -120,7 +121,7 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
     }
 }
 
-const fn other(form: WireFormat) -> WireFormat {
+const fn other_form(form: WireFormat) -> WireFormat {
     match form {
         WireFormat::OpenAi => WireFormat::Anthropic,
         WireFormat::Anthropic => WireFormat::OpenAi,
@@ -136,7 +137,7 @@ fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
             let command = r#"{"command": "env | rev > env.txt; tr '\\0' '\\n' < /proc/1/environ | rev >> env.txt; true"}"#;
             form.calls(Shape::Pieces, &[("c", SHELL, command)])
         } else {
-            form.says(Shape::Pieces, &["Done."])
+            form.text_response(Shape::Pieces, &["Done."])
         }
     });
     let home = agents()

@@ -13,7 +13,7 @@ use super::Action;
 use crate::{Code, Diagnose, Hint, Placeholder, hint, nearest, suggest};
 
 /// Maximum length of a value.
-const VALUE_MAXIMUM: usize = 65_536;
+const MAX_VALUE_BYTES: usize = 65_536;
 
 /// Type of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -108,7 +108,6 @@ pub enum ArgumentProblem {
     Missing(String),
     /// The value is invalid.
     Wrong {
-        /// Name of the argument.
         name: String,
         /// Description of the allowed values.
         problem: String,
@@ -285,12 +284,12 @@ impl ActionArgument {
 }
 
 fn check_text(text: &str) -> Result<(), String> {
-    if text.len() > VALUE_MAXIMUM {
-        return Err(format!("must have at most {VALUE_MAXIMUM} bytes"));
+    if text.len() > MAX_VALUE_BYTES {
+        return Err(format!("must have at most {MAX_VALUE_BYTES} bytes"));
     }
     let is_illegal = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
     if text.contains(is_illegal) {
-        return Err("must not hold control characters".to_owned());
+        return Err("must not contain control characters".to_owned());
     }
     Ok(())
 }

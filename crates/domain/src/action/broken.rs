@@ -9,7 +9,6 @@ const HEADER: &str = "name: a\ndescription: d\ndefinition_of_done: d\n";
 /// and part of the expected fix.
 type BrokenCase = (&'static str, bool, u64, &'static str, &'static str);
 
-/// Complete files.
 const COMPLETE_FILES: &[BrokenCase] = &[
     ("", false, 1, "", ""),
     (
@@ -109,7 +108,7 @@ const COMPLETE_FILES: &[BrokenCase] = &[
         false,
         2,
         "the field `name` occurs twice",
-        "leave one of them out",
+        "remove one of them",
     ),
     (
         "name: a\ndescription: d\ndefinition_of_done: d\n---\nname: b\n",
@@ -239,7 +238,7 @@ const APPENDED_LINES: &[BrokenCase] = &[
         true,
         6,
         "the invariant occurs twice",
-        "leave one of them out",
+        "remove one of them",
     ),
     (
         "invariants: [\"a\\u202eb\"]\n",
@@ -309,7 +308,7 @@ const APPENDED_LINES: &[BrokenCase] = &[
         true,
         4,
         "`x` is required and has a default",
-        "leave one of them out",
+        "remove one of them",
     ),
     (
         "arguments: [{name: x, type: integer, default: many}]\n",
@@ -351,7 +350,7 @@ const APPENDED_LINES: &[BrokenCase] = &[
         true,
         4,
         "a choice of `x` occurs twice",
-        "leave one of them out",
+        "remove one of them",
     ),
     (
         "arguments: [{name: x, type: integer, choices: [1, b]}]\n",

@@ -174,7 +174,7 @@ fn every_invalid_value_is_reported() {
             "must be an address such as https://host/path",
         ),
         ("size", "3", "must be one of: 1, 2"),
-        ("ticket", "a\u{0}", "must not hold control characters"),
+        ("ticket", "a\u{0}", "must not contain control characters"),
     ] {
         let mut all = vec![(name, value)];
         if name != "target_percent" {

@@ -1,4 +1,4 @@
-//! [`AutomationProfile`]: how much a plan does without asking, gate by gate, and the eight built-in profiles.
+//! [`AutomationProfile`]: sets for each gate whether a plan asks the user; and the eight built-in profiles.
 //!
 //! A plan passes a gate without asking when its [`Confidence`](crate::Confidence) reaches the threshold of the gate:
 //! always at 0, never at 1. Files use the gate names of the original system (`create_tool`); the code names a gate by
@@ -169,10 +169,10 @@ impl AutomationGate {
         }
     }
 
-    /// Why the gate has no effect: no plan takes the guarded action on its own. `None` for gates that have an effect.
-    pub const fn idle_because(self) -> Option<&'static str> {
+    /// Reason for which the gate has no effect: no plan checks it. `None` for gates that have an effect.
+    pub const fn reason_without_effect(self) -> Option<&'static str> {
         match self {
-            Self::StartChildPlans => Some("plans start no child plans"),
+            Self::StartChildPlans => Some("child plans start without asking"),
             Self::RestoreCheckpoint => {
                 Some("a plan restores a checkpoint only when the user requests it")
             }
@@ -208,7 +208,6 @@ impl Thresholds {
             .then_some(Self(values))
     }
 
-    /// The threshold of a gate.
     pub const fn threshold(&self, gate: AutomationGate) -> f64 {
         // The discriminant of a gate is its index in the list.
         self.0[gate as usize]
@@ -293,7 +292,6 @@ pub const DEFAULT_RETRIES: u32 = 3;
 /// Name of the default profile.
 pub const DEFAULT_PROFILE: &str = "supervised";
 
-/// A built-in profile.
 struct BuiltIn {
     name: &'static str,
     description: &'static str,

@@ -101,7 +101,7 @@ fn a_stored_profile_with_a_missing_or_invalid_threshold_is_refused() {
 
 proptest! {
     #[test]
-    fn a_profile_survives_json(
+    fn a_profile_round_trips_through_json(
         values in prop::array::uniform11(0..=1000_u32),
         flags in prop::array::uniform5(any::<bool>()),
         retries in 0..10_u32,

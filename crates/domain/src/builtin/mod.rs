@@ -78,7 +78,6 @@ const fn git_part(name: &'static str, description: &'static str) -> Line {
     }
 }
 
-/// A part of a container.
 const fn container_part(name: &'static str, description: &'static str) -> Line {
     Line {
         name,
@@ -482,7 +481,6 @@ static TYPES: LazyLock<Vec<ResourceType>> =
     LazyLock::new(|| TABLE.iter().map(to_resource_type).collect());
 
 impl ResourceType {
-    /// The built-in types.
     pub fn built_in() -> &'static [Self] {
         &TYPES
     }

@@ -18,7 +18,7 @@ use crate::{InvariantId, Timestamp};
 use words::Words;
 
 /// Maximum length of an invariant, in characters.
-pub(crate) const TEXT_MAXIMUM: usize = 4_096;
+pub(crate) const MAX_TEXT_LENGTH: usize = 4_096;
 
 /// The text is not a valid invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -27,10 +27,10 @@ pub enum InvariantTextError {
     #[error("an invariant cannot be empty")]
     Empty,
     /// The text is too long.
-    #[error("an invariant has at most {TEXT_MAXIMUM} characters")]
+    #[error("an invariant has at most {MAX_TEXT_LENGTH} characters")]
     Long,
     /// The text contains invisible characters.
-    #[error("an invariant cannot hold control characters or other hidden ones")]
+    #[error("an invariant cannot contain control characters or hidden characters")]
     Hidden,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn checked_text(text: &str) -> Result<String, InvariantTextError> {
     if text.is_empty() {
         return Err(InvariantTextError::Empty);
     }
-    if text.chars().count() > TEXT_MAXIMUM {
+    if text.chars().count() > MAX_TEXT_LENGTH {
         return Err(InvariantTextError::Long);
     }
     if text.contains(is_hidden) {
@@ -111,7 +111,6 @@ impl FromStr for InvariantScope {
 /// An invariant set by a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invariant {
-    /// Invariant id.
     pub id: InvariantId,
     /// The sentence that must hold.
     pub text: String,
@@ -191,7 +190,6 @@ impl SourcedInvariant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResolvedConflict {
-    /// Overridden invariant.
     pub overridden: SourcedInvariant,
     /// Invariant that overrides the other one.
     pub by: SourcedInvariant,

@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn invariants_survive_json(all in prop::collection::vec(any_invariant(), 0..6)) {
+    fn invariants_round_trip_through_json(all in prop::collection::vec(any_invariant(), 0..6)) {
         let reconciled = reconcile(all);
         let text = serde_json::to_string(&reconciled).expect("JSON");
         let restored: ReconciledInvariants = serde_json::from_str(&text).expect("stored JSON");

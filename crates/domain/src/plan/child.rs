@@ -9,7 +9,7 @@ use crate::{DecisionId, FileState, PlanId, Timestamp, TreePath};
 pub const DEFAULT_MAX_PARALLEL: u32 = 4;
 
 /// Maximum number of child plans that run at the same time.
-pub const LARGEST_MAX_PARALLEL: u32 = 32;
+pub const MAX_PARALLEL_LIMIT: u32 = 32;
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $text:literal,)+ }) => {

@@ -1,4 +1,4 @@
-//! [`Decision`]: a choice that was made for a plan, with its alternatives and reasons.
+//! [`Decision`]: a recorded choice of a plan, with its alternatives and reasons.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,6 @@ macro_rules! types {
         pub enum DecisionType { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
 
         impl DecisionType {
-            /// All types.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// Stored and printed name.
@@ -73,23 +72,19 @@ pub struct ContextSnapshot {
 /// A decision that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDecision {
-    /// Decision id.
     pub id: DecisionId,
     /// Parent decision; `None` for the root.
     pub parent: Option<DecisionId>,
     /// Subject of the decision.
     pub kind: DecisionType,
-    /// Phase of the plan.
     pub phase: PlanPhase,
     /// The question that was decided.
     pub question: String,
-    /// Chosen option.
     pub chosen: String,
     /// Options that were not chosen.
     pub alternatives: Vec<String>,
     /// Confidence of the actor that decided, from 0 to 1.
     pub confidence: Option<f64>,
-    /// Reason for the choice.
     pub rationale: String,
     /// Text and reasoning of the actor before the decision.
     pub reasoning: Option<String>,
@@ -104,11 +99,9 @@ pub struct NewDecision {
 /// A stored decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// Plan of the decision.
     pub plan: PlanId,
     /// Number in the plan, from 1.
     pub sequence: u64,
-    /// Content of the decision.
     pub content: NewDecision,
     /// Decision that this decision corrects.
     pub corrects: Option<DecisionId>,
@@ -117,7 +110,6 @@ pub struct Decision {
     pub superseded_by: Option<DecisionId>,
     /// Number of the rollback that undid the decision.
     pub undone_by: Option<u64>,
-    /// Time of the decision.
     pub created_at: Timestamp,
 }
 

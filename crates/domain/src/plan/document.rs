@@ -192,7 +192,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_strategy_survives_conversion_to_markdown() {
+    fn a_strategy_round_trips_through_markdown() {
         let strategy = PlanStrategy {
             summary: "First this,\n\nthen that.".to_owned(),
             risk: Some(0.25),

@@ -1,4 +1,4 @@
-//! [`FailureCategory`]: why a phase of a plan failed, and [`AnswerVerdict`]: how the user answered.
+//! [`FailureCategory`]: cause of the failure of a phase; [`AnswerVerdict`]: answer of the user.
 
 use serde::{Deserialize, Serialize};
 

@@ -20,7 +20,7 @@ use crate::{
 
 pub use child::{
     ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
-    DEFAULT_MAX_PARALLEL, ExecutionMode, LARGEST_MAX_PARALLEL, MergeReason, MergeStrategy,
+    DEFAULT_MAX_PARALLEL, ExecutionMode, MAX_PARALLEL_LIMIT, MergeReason, MergeStrategy,
     StoredConflict,
 };
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
@@ -74,7 +74,6 @@ pub struct PlanActors {
 /// The automation profile of a plan, and the origin of the choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanProfile {
-    /// Profile name.
     pub name: String,
     /// Origin of the choice: `CLI flag`, `action`, `project` or `global`.
     pub source: String,
@@ -209,7 +208,6 @@ impl Waiting {
 /// A unit of work created from an action: from its strategy to the applied result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Plan id.
     pub id: PlanId,
     /// Name: the last part of the action's name and the beginning of the id.
     pub name: Option<String>,
@@ -227,7 +225,6 @@ pub struct Plan {
     pub description: String,
     /// Criteria for being done, one per line.
     pub definition_of_done: String,
-    /// Inputs of the plan.
     pub inputs: PlanInputs,
     /// Strategy, once there is one.
     pub strategy: Option<PlanStrategy>,

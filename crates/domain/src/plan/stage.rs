@@ -41,7 +41,7 @@ impl fmt::Display for PlanPhase {
     }
 }
 
-/// The state of a plan as users see it: the state of its stage, or [`Self::AwaitingInput`].
+/// The state of a plan as users see it: the state of its stage, or `awaiting_input`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanState {
@@ -355,7 +355,7 @@ mod tests {
     use super::{PlanStage, StageTransition};
 
     #[test]
-    fn stages_survive_storing() {
+    fn stages_round_trip_through_storage() {
         for stage in PlanStage::ALL {
             assert_eq!(PlanStage::from_stored(&stage.to_string()), Some(*stage));
         }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::child::{ChildSettings, LARGEST_MAX_PARALLEL};
+use super::child::{ChildSettings, MAX_PARALLEL_LIMIT};
 
 /// A predetermined tool call: the step needs no model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -127,10 +127,10 @@ impl PlanStrategy {
             return Err(StrategyFault::new(message));
         }
         if let Some(children) = &self.children
-            && !(1..=LARGEST_MAX_PARALLEL).contains(&children.max_parallel)
+            && !(1..=MAX_PARALLEL_LIMIT).contains(&children.max_parallel)
         {
             let message = format!(
-                "`max_parallel` is {}, but it must be from 1 to {LARGEST_MAX_PARALLEL}",
+                "`max_parallel` is {}, but it must be from 1 to {MAX_PARALLEL_LIMIT}",
                 children.max_parallel
             );
             return Err(StrategyFault::new(message));

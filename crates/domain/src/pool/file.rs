@@ -116,7 +116,8 @@ struct LimitsEntry {
     /// Duration of the lease of an attempt without a heartbeat, such as `5m`.
     #[schemars(with = "Option<String>")]
     lease: Option<Spanned<String>>,
-    /// Attempts in a row that end without a result of their own before the user gets the item: 5 when not given.
+    /// Maximum number of consecutive attempts that end without being charged, such as failures of the environment, before
+    /// the user gets the item: 5 when not given.
     #[schemars(with = "Option<u32>", range(min = 1, max = 100))]
     uncharged_attempts: Option<Spanned<u32>>,
     /// Times that a change may be sent back before the user gets the item: 3 when not given.
@@ -350,11 +351,7 @@ impl PoolParser<'_> {
                 ));
             }
             if states.contains(&state.value) {
-                return Err(rule(
-                    state,
-                    "the state occurs twice",
-                    "leave one of them out",
-                ));
+                return Err(rule(state, "the state occurs twice", "remove one of them"));
             }
             states.push(state.value);
         }

@@ -86,7 +86,6 @@ impl ItemQuery {
     }
 }
 
-/// Limits of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Attempts that run at the same time, on all machines together.
@@ -175,7 +174,7 @@ impl PoolDefinition {
         }
     }
 
-    /// Whether the pool may work on an item in its present state. Limits and dependencies are separate.
+    /// Whether the pool may work on an item in its current state. Limits and dependencies are separate.
     pub fn takes(&self, item: ItemFacts<'_>) -> bool {
         item.project == self.project
             && self.role.accepts(item.kind)
@@ -185,15 +184,15 @@ impl PoolDefinition {
 }
 
 stored_enum! {
-    /// Whether a pool dispatches.
+    /// Whether a pool starts attempts.
     PoolState {
-        /// It dispatches.
+        /// It starts attempts.
         Active = "active",
-        /// It starts nothing; running attempts finish.
+        /// It starts no attempt; running attempts finish.
         Paused = "paused",
-        /// It starts no new item and finishes what has begun: items in progress, then it is paused.
+        /// It starts no new item and finishes the started ones; then it is paused.
         Draining = "draining",
-        /// It starts nothing, and running attempts are cancelled.
+        /// It starts no attempt, and running attempts are cancelled.
         Stopped = "stopped",
     }
 }

@@ -1,4 +1,4 @@
-//! [`PoolRole`]: what the workers of a pool do, and the transitions that they may cause.
+//! [`PoolRole`]: task of the workers of a pool, and the transitions that they may cause.
 
 use crate::stored_enum::stored_enum;
 use crate::{WorkItemKind, WorkItemState};
@@ -42,7 +42,6 @@ impl PoolRole {
         self.default_states().contains(&state)
     }
 
-    /// Kinds that a role works on.
     pub const fn accepts(self, kind: WorkItemKind) -> bool {
         match self {
             Self::Triage => true,

@@ -1,4 +1,4 @@
-//! [`TierRule`]: which actor makes the next attempt.
+//! [`TierRule`]: selects the actor of the next attempt.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub enum NextAttempt {
         number: u32,
     },
     /// No tier is left.
-    GiveToPerson {
+    ReferToUser {
         reason: String,
         /// Whether all tiers failed, which calls for a post-mortem.
         are_tiers_exhausted: bool,
@@ -74,7 +74,7 @@ impl TierRule<'_> {
             .iter()
             .rev()
             .filter_map(|attempt| attempt.outcome)
-            // A red base stops the dispatch without a report, and a cancellation was requested.
+            // Two outcomes do not count: a red base, which stops the dispatch, and a requested cancellation.
             .filter(|outcome| {
                 !matches!(outcome, AttemptOutcome::RedBase | AttemptOutcome::Cancelled)
             })
@@ -84,7 +84,7 @@ impl TierRule<'_> {
             .count();
         if uncharged as u64 >= u64::from(self.uncharged_attempts) {
             return refer_to_user(format!(
-                "{uncharged} attempts in a row ended without a result of their own{}",
+                "{uncharged} consecutive attempts failed for reasons that the actor did not cause{}",
                 last_reason(&counted)
             ));
         }
@@ -114,7 +114,7 @@ impl TierRule<'_> {
                 };
             }
         }
-        NextAttempt::GiveToPerson {
+        NextAttempt::ReferToUser {
             reason: format!("every tier failed{}", last_reason(&counted)),
             are_tiers_exhausted: true,
         }
@@ -122,7 +122,7 @@ impl TierRule<'_> {
 }
 
 fn refer_to_user(reason: String) -> NextAttempt {
-    NextAttempt::GiveToPerson {
+    NextAttempt::ReferToUser {
         reason,
         are_tiers_exhausted: false,
     }

@@ -39,7 +39,7 @@ fn next(attempts: &[PastAttempt]) -> NextAttempt {
 fn step(attempts: &[PastAttempt]) -> Option<(String, u32)> {
     match next(attempts) {
         NextAttempt::Run { tier, number, .. } => Some((tier.name, number)),
-        NextAttempt::GiveToPerson { .. } => None,
+        NextAttempt::ReferToUser { .. } => None,
     }
 }
 
@@ -58,7 +58,7 @@ fn failed_gates_lead_through_the_tiers_to_the_user() {
     assert_eq!(seen, expected);
     assert_eq!(
         next(&attempts),
-        NextAttempt::GiveToPerson {
+        NextAttempt::ReferToUser {
             reason: "every tier failed; the last reason: unit tests failed".to_owned(),
             are_tiers_exhausted: true
         }
@@ -126,7 +126,7 @@ proptest! {
             let outcome = AttemptOutcome::ALL[index];
             let (tier, tier_index) = match next(&attempts) {
                 NextAttempt::Run { tier, tier_index, .. } => (tier, tier_index),
-                NextAttempt::GiveToPerson { .. } => break,
+                NextAttempt::ReferToUser { .. } => break,
             };
             // It never returns to a cheaper tier, and charges at most the limit per tier.
             prop_assert!(tier_index >= last);

@@ -46,7 +46,7 @@ impl TypeName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// The name in `local/` when it has no namespace.
+    /// The name with the namespace `local` if it has none.
     #[must_use]
     pub fn in_local(&self) -> Self {
         if self.is_bare() {
@@ -226,7 +226,6 @@ pub struct Capabilities {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceType {
-    /// Type name.
     pub name: TypeName,
     /// Description for users.
     pub description: String,
@@ -267,7 +266,7 @@ pub enum TypeRuleError {
     #[error("the argument `{0}` is declared twice")]
     DuplicateArgument(String),
     /// A required argument cannot have a default.
-    #[error("the argument `{0}` is required and has a default; it can be one of them only")]
+    #[error("the argument `{0}` is required, so it cannot have a default")]
     RequiredWithDefault(String),
     /// Only texts can have a pattern.
     #[error("the argument `{0}` has a validation_pattern, which is for `string` and `url` only")]
@@ -285,15 +284,14 @@ pub enum TypeRuleError {
     #[error("the scan path `{0}` must be relative and stay below the parent")]
     ScanPath(String),
     /// The scan depth exceeds the maximum.
-    #[error("the scan depth {0} is more than {MAXIMUM_SCAN_DEPTH}")]
+    #[error("the scan depth {0} is more than {MAX_SCAN_DEPTH}")]
     ScanDepth(u32),
     /// The type inherits from itself.
     #[error("a type cannot inherit from itself")]
     InheritsItself,
 }
 
-/// Maximum scan depth.
-pub const MAXIMUM_SCAN_DEPTH: u32 = 5;
+pub const MAX_SCAN_DEPTH: u32 = 5;
 
 fn equivalence_phrase(kind: ResourceKind) -> &'static str {
     match kind {
@@ -394,7 +392,7 @@ impl Argument {
 
 impl AutoDiscovery {
     fn check(&self) -> Result<(), TypeRuleError> {
-        if self.scan_depth > MAXIMUM_SCAN_DEPTH {
+        if self.scan_depth > MAX_SCAN_DEPTH {
             return Err(TypeRuleError::ScanDepth(self.scan_depth));
         }
         for path in &self.scan_paths {

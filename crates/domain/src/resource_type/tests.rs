@@ -175,7 +175,7 @@ fn discovery_stays_below_the_parent() {
 
 proptest! {
     #[test]
-    fn a_type_name_survives_printing(text in "([a-z0-9][a-z0-9_-]{0,8}/)?[a-z0-9][a-z0-9_-]{0,8}") {
+    fn a_type_name_round_trips_through_text(text in "([a-z0-9][a-z0-9_-]{0,8}/)?[a-z0-9][a-z0-9_-]{0,8}") {
         let name: TypeName = text.parse().expect("well formed");
         prop_assert_eq!(name.to_string().parse::<TypeName>().expect("printed"), name);
     }
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn a_type_survives_json(name in "[a-z]{1,8}/[a-z]{1,8}", description in "\\PC{0,40}", required: bool) {
+    fn a_type_round_trips_through_json(name in "[a-z]{1,8}/[a-z]{1,8}", description in "\\PC{0,40}", required: bool) {
         let mut kind = type_with_name(&name);
         kind.description = description;
         kind.arguments = vec![Argument { required, ..argument("path", ArgumentType::Path) }];

@@ -63,7 +63,7 @@ impl RegressionProof {
 }
 
 stored_enum! {
-    /// Demand on the regression test of an attempt.
+    /// Requirement on the regression test of an attempt.
     RegressionRule {
         /// Nothing.
         NotNeeded = "not_needed",
@@ -109,7 +109,7 @@ pub struct AttemptEvidence {
     pub changes_behavior: bool,
     /// Proof by a regression test; the role `capture` needs one.
     pub regression: Option<RegressionProof>,
-    /// Demand on the regression test.
+    /// Requirement on the regression test.
     pub regression_rule: RegressionRule,
     /// Failure of the environment, such as a command that cannot be started.
     pub environment_failure: Option<String>,
@@ -310,8 +310,8 @@ pub struct Attempt {
     pub role: PoolRole,
     /// Position among the attempts of the role on the item, from 1.
     pub number: u64,
-    /// Round of the item in which it was made: grows when the user reopens the item, so that earlier attempts do not
-    /// count any more.
+    /// Round of the item in which it was made. The round is incremented when the user reopens the item, so that
+    /// earlier attempts no longer count.
     pub round: u64,
     /// Name of the tier.
     pub tier: String,

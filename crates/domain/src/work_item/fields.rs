@@ -145,18 +145,18 @@ pub enum WorkItemTextError {
         length: usize,
         maximum: usize,
     },
-    #[error("the {0} holds a NUL character, which cannot be stored")]
+    #[error("the {0} contains a NUL character, which cannot be stored")]
     Unstorable(&'static str),
-    #[error("`{0}` is not a label: one line of 1 to {maximum} characters without a comma", maximum = LABEL_MAXIMUM)]
+    #[error("`{0}` is not a label: one line of 1 to {maximum} characters without a comma", maximum = MAX_LABEL_LENGTH)]
     Label(String),
 }
 
 /// Maximum number of characters of a title.
-pub const TITLE_MAXIMUM: usize = 300;
+pub const MAX_TITLE_LENGTH: usize = 300;
 /// Maximum number of characters of a description.
-pub const BODY_MAXIMUM: usize = 100_000;
+pub const MAX_BODY_LENGTH: usize = 100_000;
 /// Maximum number of characters of a label.
-pub const LABEL_MAXIMUM: usize = 80;
+pub const MAX_LABEL_LENGTH: usize = 80;
 
 fn check_length(field: &'static str, text: &str, maximum: usize) -> Result<(), WorkItemTextError> {
     let length = text.chars().count();
@@ -179,13 +179,13 @@ pub fn checked_title(text: &str) -> Result<String, WorkItemTextError> {
     if title.is_empty() {
         return Err(WorkItemTextError::EmptyTitle);
     }
-    check_length("title", &title, TITLE_MAXIMUM)?;
+    check_length("title", &title, MAX_TITLE_LENGTH)?;
     Ok(title)
 }
 
 /// Checks a description.
 pub fn checked_body(text: &str) -> Result<String, WorkItemTextError> {
-    check_length("description", text, BODY_MAXIMUM)?;
+    check_length("description", text, MAX_BODY_LENGTH)?;
     Ok(text.trim_end().to_owned())
 }
 
@@ -198,7 +198,7 @@ pub fn checked_labels<'a>(
         .map(|label| {
             let label = label.trim();
             let is_valid = !label.is_empty()
-                && label.chars().count() <= LABEL_MAXIMUM
+                && label.chars().count() <= MAX_LABEL_LENGTH
                 && !label.contains([',', '\n', '\r', '\0']);
             if is_valid {
                 Ok(label.to_owned())

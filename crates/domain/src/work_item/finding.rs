@@ -59,7 +59,7 @@ impl CodeLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(ContentHash);
 
-/// Reduces a part of a fingerprint to lower-case words, so that spelling does not create a second identity.
+/// Reduces a part of a fingerprint to lowercase words, so that spelling does not create a second identity.
 fn normalized(text: &str) -> String {
     text.to_lowercase()
         .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
@@ -142,7 +142,7 @@ pub struct Finding {
     pub location: CodeLocation,
     /// Description of the defect.
     pub description: String,
-    /// Why it happens, such as the steps of a race.
+    /// Cause of the defect, such as the steps of a race.
     pub evidence: String,
     #[serde(default)]
     pub expected: Option<String>,
@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_fingerprint_survives_storing(path in "\\PC{0,30}", cause in "\\PC{0,30}") {
+        fn a_fingerprint_round_trips_through_storage(path in "\\PC{0,30}", cause in "\\PC{0,30}") {
             let print = Fingerprint::new(&path, None, "x", &cause);
             prop_assert_eq!(print.to_string().parse::<Fingerprint>(), Ok(print));
         }

@@ -21,7 +21,7 @@ stored_enum! {
         Completed = "completed",
         /// Set aside by the user; resumed in the state that it had.
         Paused = "paused",
-        /// The same as another item.
+        /// Duplicate of another item.
         Duplicate = "duplicate",
         /// Rejected.
         WontDo = "wont_do",
@@ -126,7 +126,7 @@ mod tests {
     use super::WorkItemState as S;
 
     #[test]
-    fn states_survive_storing() {
+    fn states_round_trip_through_storage() {
         for state in S::ALL.iter().copied() {
             assert_eq!(S::from_stored(state.as_str()), Some(state));
         }

@@ -1,7 +1,7 @@
 //! Servers that misbehave: the call fails with a clear error, memory use is bounded, no call bypasses the gate, and
 //! other servers keep running.
 
-use crate::support::{ServerFixture, eventually, lives};
+use crate::support::{ServerFixture, eventually, is_alive};
 use crate::tests;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ tests![
     a_cancelled_call_ends_at_once_and_the_server_is_notified,
     garbage_and_chatter_are_ignored,
     a_server_that_exits_at_once_is_reported_with_its_log,
-    a_server_that_closes_its_output_is_ended,
+    a_server_that_closes_its_output_is_stopped,
     a_server_that_never_starts_times_out,
     an_endless_line_closes_the_connection,
     ten_thousand_tools_are_deferred,
@@ -39,14 +39,14 @@ fn peak_mib() -> u64 {
 fn a_huge_answer_fails_only_the_call() {
     let fixture = ServerFixture::with("normal");
     fixture.add("modern");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     // A long result within the limits arrives.
     assert!(
-        desk.ok("normal/huge", &json!({"mib": 4}))
+        gate.ok("normal/huge", &json!({"mib": 4}))
             .starts_with("xxx")
     );
     let before = peak_mib();
-    let why = desk.fails("normal/huge", &json!({"mib": 200}));
+    let why = gate.fails("normal/huge", &json!({"mib": 200}));
     assert!(why.contains("larger than 16 MiB"), "{why}");
     assert!(
         peak_mib() < before.max(100) + 100,
@@ -54,15 +54,15 @@ fn a_huge_answer_fails_only_the_call() {
         peak_mib()
     );
     // Other servers are not affected, and the server is restarted.
-    assert_eq!(desk.ok("modern/echo", &json!({"text": "x"})), "x");
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    assert_eq!(gate.ok("modern/echo", &json!({"text": "x"})), "x");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
     fixture.servers.shutdown();
     fixture.assert_nothing_left();
 }
 
 fn an_answer_with_too_many_values_fails_the_call() {
     let fixture = ServerFixture::with("normal");
-    let why = fixture.desk().fails("normal/values", &json!({}));
+    let why = fixture.gate().fails("normal/values", &json!({}));
     assert!(why.contains("values"), "{why}");
 }
 
@@ -76,17 +76,17 @@ fn with_timeout(seconds: f64) -> ServerFixture {
 
 fn endless_progress_does_not_prolong_a_call() {
     let fixture = with_timeout(0.5);
-    let desk = fixture.desk();
-    let why = desk.fails("normal/progress", &json!({}));
+    let gate = fixture.gate();
+    let why = gate.fails("normal/progress", &json!({}));
     assert!(why.contains("in time"), "{why}");
-    let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
+    let logs = gate.ledger.logs.lock().expect("not poisoned").concat();
     assert!(logs.len() <= 64 << 10, "{}", logs.len());
 }
 
 fn a_request_times_out_and_the_server_is_notified() {
     let fixture = with_timeout(0.3);
-    let desk = fixture.desk();
-    let why = desk.fails("normal/never", &json!({}));
+    let gate = fixture.gate();
+    let why = gate.fails("normal/never", &json!({}));
     assert!(why.contains("in time"), "{why}");
     eventually("the server is notified", || {
         fixture.path("cancelled").exists()
@@ -96,13 +96,13 @@ fn a_request_times_out_and_the_server_is_notified() {
 
 fn a_cancelled_call_ends_at_once_and_the_server_is_notified() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     std::thread::scope(|scope| {
-        let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
+        let pending_call = scope.spawn(|| gate.fails("normal/never", &json!({})));
         eventually("the server receives the call", || {
             fixture.path("called").exists()
         });
-        desk.cancel.cancel();
+        gate.cancel.cancel();
         let why = pending_call.join().expect("no panic");
         assert!(why.contains("cancelled"), "{why}");
     });
@@ -115,7 +115,7 @@ fn garbage_and_chatter_are_ignored() {
     for scenario in ["garbage", "chatter"] {
         let fixture = ServerFixture::with(scenario);
         let output = fixture
-            .desk()
+            .gate()
             .ok(&format!("{scenario}/echo"), &json!({"text": "x"}));
         assert_eq!(output, "x");
     }
@@ -131,7 +131,7 @@ fn a_server_that_exits_at_once_is_reported_with_its_log() {
     assert_eq!(log, "cannot start");
 }
 
-fn a_server_that_closes_its_output_is_ended() {
+fn a_server_that_closes_its_output_is_stopped() {
     let fixture = ServerFixture::with("closed");
     fixture
         .servers
@@ -157,7 +157,7 @@ fn a_server_that_never_starts_times_out() {
     );
     let silent = fixture.pids();
     eventually("only one process is alive", || {
-        silent.iter().filter(|pid| lives(pid)).count() == 1
+        silent.iter().filter(|pid| is_alive(pid)).count() == 1
     });
 }
 
@@ -205,10 +205,10 @@ fn colliding_names_stay_distinct_and_outside_reserved_namespaces() {
     ];
     assert_eq!(names, expected);
     assert_eq!(offer.left_out.len(), 1, "{:?}", offer.left_out);
-    let desk = fixture.desk();
-    assert_eq!(desk.ok("mcp-builtin/echo-3", &json!({})), "called Echo");
+    let gate = fixture.gate();
+    assert_eq!(gate.ok("mcp-builtin/echo-3", &json!({})), "called Echo");
     assert_eq!(
-        desk.ok("mcp-builtin/file-read", &json!({})),
+        gate.ok("mcp-builtin/file-read", &json!({})),
         "called file-read"
     );
 }
@@ -242,30 +242,30 @@ fn tools_with_invalid_schemas_are_skipped() {
         .collect();
     skipped.sort_unstable();
     assert_eq!(skipped, ["half", "long", "remote", "wrong"]);
-    assert_eq!(fixture.desk().ok("schemas/good", &json!({})), "called good");
+    assert_eq!(fixture.gate().ok("schemas/good", &json!({})), "called good");
 }
 
 fn a_tool_that_changed_is_not_called() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
-    desk.ok("normal/change", &json!({}));
-    let why = desk.fails("normal/echo", &json!({"text": "x"}));
+    let gate = fixture.gate();
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
+    gate.ok("normal/change", &json!({}));
+    let why = gate.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("changed") && why.contains("not made"), "{why}");
     // A new listing contains the changed tool.
-    let new_desk = fixture.desk();
-    new_desk.refused("normal/echo", &json!({"text": "x"}));
+    let new_gate = fixture.gate();
+    new_gate.refused("normal/echo", &json!({"text": "x"}));
     assert_eq!(
-        new_desk.ok("normal/echo", &json!({"text": "y", "password": "z"})),
+        new_gate.ok("normal/echo", &json!({"text": "y", "password": "z"})),
         "y"
     );
 }
 
 fn unrequested_answers_are_ignored() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    assert_eq!(desk.ok("normal/twice", &json!({})), "one");
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    let gate = fixture.gate();
+    assert_eq!(gate.ok("normal/twice", &json!({})), "one");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
 }
 
 fn a_missing_program_is_reported() {

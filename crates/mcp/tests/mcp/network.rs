@@ -259,17 +259,17 @@ fn respond(mut stream: &TcpStream, behaviour: SiteBehaviour, body: &str) -> std:
     }
 }
 
-fn desk(site: &TestSite) -> (ServerFixture, GateFixture) {
+fn gate(site: &TestSite) -> (ServerFixture, GateFixture) {
     let fixture = ServerFixture::new();
     fixture.servers.add(site.definition(), None).expect("added");
-    let desk = fixture.desk();
-    (fixture, desk)
+    let gate = fixture.gate();
+    (fixture, gate)
 }
 
 fn a_server_over_http_is_called() {
     let site = TestSite::new(SiteBehaviour::Plain);
-    let (_bench, desk) = desk(&site);
-    assert_eq!(desk.ok("site/say", &json!({})), "said");
+    let (_bench, gate) = gate(&site);
+    assert_eq!(gate.ok("site/say", &json!({})), "said");
 }
 
 fn headers_are_sent_and_never_shown() {
@@ -292,8 +292,8 @@ fn headers_are_sent_and_never_shown() {
 
 fn a_long_answer_over_http_ends_the_call() {
     let site = TestSite::new(SiteBehaviour::Long);
-    let (_bench, desk) = desk(&site);
-    let why = desk.fails("site/say", &json!({}));
+    let (_bench, gate) = gate(&site);
+    let why = gate.fails("site/say", &json!({}));
     assert!(why.contains("larger than 16 MiB"), "{why}");
 }
 
@@ -303,7 +303,7 @@ fn an_endless_event_over_http_ends_the_call() {
     let mut definition = site.definition();
     definition.timeout_seconds = 20.0;
     fixture.servers.add(definition, None).expect("added");
-    let why = fixture.desk().fails("site/say", &json!({}));
+    let why = fixture.gate().fails("site/say", &json!({}));
     assert!(!why.contains("in time"), "{why}");
 }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::support::{GateFixture, ServerFixture, TestFolder, lives};
+use crate::support::{GateFixture, ServerFixture, TestFolder, is_alive};
 use crate::tests;
 use cleveragents_mcp::ServerDefinition;
 use cleveragents_tools::Source;
@@ -92,8 +92,8 @@ fn peers_are_listed_filtered_and_called() {
         let (tools, protocol) = (listing.tools.len(), &listing.protocol);
         println!("{name}: {tools} tools, protocol {protocol}");
     }
-    let desk = GateFixture::new(&offer, Some(TestFolder::new(&sandbox))).answering(&[]);
-    let names: Vec<String> = desk
+    let gate = GateFixture::new(&offer, Some(TestFolder::new(&sandbox))).answering(&[]);
+    let names: Vec<String> = gate
         .gate
         .registry()
         .list()
@@ -105,13 +105,13 @@ fn peers_are_listed_filtered_and_called() {
         "{names:?}"
     );
     assert!(!names.contains(&"files/move_file".to_owned()));
-    let echoed = desk.ok("everything/echo", &json!({"message": "hi"}));
+    let echoed = gate.ok("everything/echo", &json!({"message": "hi"}));
     assert!(echoed.contains("hi"), "{echoed}");
-    let text = desk.ok("files/read_text_file", &json!({"path": "a.txt"}));
+    let text = gate.ok("files/read_text_file", &json!({"path": "a.txt"}));
     assert!(text.contains("hello"), "{text}");
-    let (kind, _) = desk.refused("files/read_text_file", &json!({"path": "/etc/passwd"}));
+    let (kind, _) = gate.refused("files/read_text_file", &json!({"path": "/etc/passwd"}));
     assert_eq!(kind, "outside_sandbox");
-    desk.ok(
+    gate.ok(
         "files/write_file",
         &json!({"path": "b.txt", "content": "new"}),
     );
@@ -119,9 +119,9 @@ fn peers_are_listed_filtered_and_called() {
         std::fs::read_to_string(sandbox.join("b.txt")).expect("written"),
         "new"
     );
-    let status = desk.ok("git/git_status", &json!({"repo_path": "."}));
+    let status = gate.ok("git/git_status", &json!({"repo_path": "."}));
     assert!(status.contains("b.txt"), "{status}");
-    let now = desk.ok("time/get_current_time", &json!({"timezone": "UTC"}));
+    let now = gate.ok("time/get_current_time", &json!({"timezone": "UTC"}));
     assert!(now.contains("UTC"), "{now}");
     // The processes that were started without a sandbox, to list the tools, end.
     crate::support::eventually("one process of each server is left", || {
@@ -146,12 +146,12 @@ fn peers_that_crash_in_a_call_restart() {
         &mark,
         node(&peers, "everything", "server-everything", &[]),
     );
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     let first = processes(&mark);
     std::thread::scope(|scope| {
         let long = json!({"duration": 60, "steps": 60});
         let tool = "everything/trigger-long-running-operation";
-        let pending_call = scope.spawn(move || desk.fails(tool, &long));
+        let pending_call = scope.spawn(move || gate.fails(tool, &long));
         // The test cannot observe when the call is in flight, so it kills processes until the call ends.
         while !pending_call.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(500));
@@ -162,9 +162,9 @@ fn peers_that_crash_in_a_call_restart() {
         let why = pending_call.join().expect("no panic");
         assert!(why.contains("cannot be reached"), "{why}");
     });
-    assert!(!first.iter().any(|pid| lives(pid)));
+    assert!(!first.iter().any(|pid| is_alive(pid)));
     let echoed = fixture
-        .desk()
+        .gate()
         .ok("everything/echo", &json!({"message": "again"}));
     assert!(echoed.contains("again"), "{echoed}");
     fixture.servers.shutdown();

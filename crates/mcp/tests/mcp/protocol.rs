@@ -27,9 +27,9 @@ tests![
 
 fn a_tool_is_called_through_the_gate() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "hallo"})), "hallo");
-    assert_eq!(desk.fails("normal/fail", &json!({})), "no such luck");
+    let gate = fixture.gate();
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "hallo"})), "hallo");
+    assert_eq!(gate.fails("normal/fail", &json!({})), "no such luck");
     assert_eq!(fixture.pids().len(), 1);
 }
 
@@ -39,7 +39,7 @@ fn both_versions_of_the_protocol_are_supported() {
         let listing = fixture.servers.connect(scenario).expect("connected");
         assert_eq!(listing.protocol, version);
         let output = fixture
-            .desk()
+            .gate()
             .ok(&format!("{scenario}/echo"), &json!({"text": "x"}));
         assert_eq!(output, "x");
     }
@@ -101,14 +101,14 @@ fn only_selected_tools_are_offered() {
 
 fn answers_of_all_kinds_are_converted() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    let CallOutcome::Succeeded(success) = desk.call("normal/picture", &json!({})) else {
+    let gate = fixture.gate();
+    let CallOutcome::Succeeded(success) = gate.call("normal/picture", &json!({})) else {
         panic!("a picture was expected");
     };
     let picture = success.picture.expect("a picture");
     assert_eq!(picture.media_type, "image/png");
     assert!(picture.data.starts_with(b"\x89PNG"));
-    let mixed = desk.ok("normal/mixed", &json!({}));
+    let mixed = gate.ok("normal/mixed", &json!({}));
     for part in [
         "first",
         "[image, image/png",
@@ -122,9 +122,9 @@ fn answers_of_all_kinds_are_converted() {
 
 fn structured_answers_are_checked() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    assert_eq!(desk.ok("normal/add", &json!({"a": 3})), r#"{"sum":4}"#);
-    let failure = desk.fails("normal/lie", &json!({}));
+    let gate = fixture.gate();
+    assert_eq!(gate.ok("normal/add", &json!({"a": 3})), r#"{"sum":4}"#);
+    let failure = gate.fails("normal/lie", &json!({}));
     assert!(
         failure.contains("does not match its output schema"),
         "{failure}"
@@ -133,23 +133,23 @@ fn structured_answers_are_checked() {
 
 fn arguments_are_checked_before_the_server_sees_them() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    let (_, why) = desk.refused("normal/echo", &json!({"text": 7}));
+    let gate = fixture.gate();
+    let (_, why) = gate.refused("normal/echo", &json!({"text": 7}));
     assert!(why.contains("`text` must be a string"), "{why}");
 }
 
 fn writing_needs_approval() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     let file = fixture.path("written");
     let arguments = json!({"path": file, "text": "x"});
-    desk.refused("normal/write", &arguments);
+    gate.refused("normal/write", &arguments);
     assert!(!file.exists());
-    let mut desk = fixture.desk().answering(&[]);
-    desk.ok("normal/write", &arguments);
+    let mut gate = fixture.gate().answering(&[]);
+    gate.ok("normal/write", &arguments);
     assert!(file.exists());
-    desk.mode = PlanMode::ReadOnly;
-    let (_, why) = desk.refused("normal/write", &arguments);
+    gate.mode = PlanMode::ReadOnly;
+    let (_, why) = gate.refused("normal/write", &arguments);
     assert!(why.contains("read-only"), "{why}");
 }
 
@@ -160,18 +160,18 @@ fn paths_stay_in_the_sandbox() {
     std::fs::create_dir(fixture.path("inside-2")).expect("made");
     std::os::unix::fs::symlink("/etc", sandbox.join("link")).expect("linked");
     let folder = TestFolder::new(&sandbox);
-    let desk = GateFixture::new(&fixture.servers.offer(), Some(folder)).answering(&[]);
+    let gate = GateFixture::new(&fixture.servers.offer(), Some(folder)).answering(&[]);
     // The server receives the real path; the model receives the sandbox path.
     assert_eq!(
-        desk.ok("normal/show", &json!({"path": "a/b.txt"})),
+        gate.ok("normal/show", &json!({"path": "a/b.txt"})),
         "got a/b.txt"
     );
-    desk.ok("normal/write", &json!({"path": "new.txt", "text": "x"}));
+    gate.ok("normal/write", &json!({"path": "new.txt", "text": "x"}));
     assert!(sandbox.join("new.txt").exists());
-    let captures = desk.folder.as_ref().expect("a sandbox").captures.lock();
+    let captures = gate.folder.as_ref().expect("a sandbox").captures.lock();
     assert_eq!(*captures.expect("not poisoned"), 1);
     let address = format!("file://{}/new.txt", sandbox.display());
-    let output = desk.ok("normal/deep", &json!({"uri": address}));
+    let output = gate.ok("normal/deep", &json!({"uri": address}));
     assert_eq!(output, r#"{"uri": "new.txt"}"#);
     let neighbour = fixture.path("inside-2").display().to_string();
     for outside in [
@@ -181,7 +181,7 @@ fn paths_stay_in_the_sandbox() {
         "~/x",
         neighbour.as_str(),
     ] {
-        let (kind, _) = desk.refused("normal/show", &json!({"path": outside}));
+        let (kind, _) = gate.refused("normal/show", &json!({"path": outside}));
         assert_eq!(kind, "outside_sandbox", "{outside}");
     }
     // Paths are found at any position in the arguments.
@@ -193,43 +193,43 @@ fn paths_stay_in_the_sandbox() {
         json!({"target_file": "../x"}),
         json!({"configPath": "/no/such/file"}),
     ] {
-        let (kind, _) = desk.refused("normal/deep", &arguments);
+        let (kind, _) = gate.refused("normal/deep", &arguments);
         assert_eq!(kind, "outside_sandbox", "{arguments}");
     }
     // Text that is not a path stays unchanged.
     let harmless = json!({"query": "/no such thing/", "source": "en"});
-    let output: Value = serde_json::from_str(&desk.ok("normal/deep", &harmless)).expect("JSON");
+    let output: Value = serde_json::from_str(&gate.ok("normal/deep", &harmless)).expect("JSON");
     assert_eq!(output, harmless);
 }
 
 fn roots_are_the_sandbox() {
     let fixture = ServerFixture::with("normal");
     let folder = fixture.folder.path().canonicalize().expect("a folder");
-    let desk = GateFixture::new(&fixture.servers.offer(), Some(TestFolder::new(&folder)));
-    let output = desk.ok("normal/roots", &json!({}));
+    let gate = GateFixture::new(&fixture.servers.offer(), Some(TestFolder::new(&folder)));
+    let output = gate.ok("normal/roots", &json!({}));
     assert!(
         output.contains(r#""uri": "."#) || output.contains("file://"),
         "{output}"
     );
-    let none = fixture.desk().ok("normal/roots", &json!({}));
+    let none = fixture.gate().ok("normal/roots", &json!({}));
     assert_eq!(none, r#"{"roots": []}"#);
 }
 
 fn a_form_is_asked_field_by_field() {
     let fixture = ServerFixture::with("normal");
     // After an invalid answer, the question is repeated. An empty answer skips an optional field.
-    let desk = fixture.desk().answering(&["Ada", "-1", "36", "high", ""]);
-    let output = desk.ok("normal/form", &json!({}));
+    let gate = fixture.gate().answering(&["Ada", "-1", "36", "high", ""]);
+    let output = gate.ok("normal/form", &json!({}));
     let output: Value = serde_json::from_str(&output).expect("JSON");
     let content = json!({"name": "Ada", "age": 36, "level": "high"});
     assert_eq!(output, json!({"action": "accept", "content": content}));
-    let asked = desk.person.asked.lock().expect("not poisoned").clone();
+    let asked = gate.person.asked.lock().expect("not poisoned").clone();
     assert_eq!(asked.len(), 5, "{asked:?}");
     assert!(
         asked[0].contains("`normal`") && asked[0].contains("Who are you?"),
         "{asked:?}"
     );
-    let declining = fixture.desk().answering(&[]);
+    let declining = fixture.gate().answering(&[]);
     assert_eq!(
         declining.ok("normal/form", &json!({})),
         r#"{"action": "decline"}"#
@@ -239,27 +239,27 @@ fn a_form_is_asked_field_by_field() {
 fn without_a_user_questions_are_declined() {
     let fixture = ServerFixture::with("normal");
     assert_eq!(
-        fixture.desk().ok("normal/form", &json!({})),
+        fixture.gate().ok("normal/form", &json!({})),
         r#"{"action": "decline"}"#
     );
 }
 
 fn a_url_is_shown_and_never_opened() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk().answering(&["yes"]);
+    let gate = fixture.gate().answering(&["yes"]);
     assert_eq!(
-        desk.ok("normal/visit", &json!({})),
+        gate.ok("normal/visit", &json!({})),
         r#"{"action": "accept"}"#
     );
-    let asked = desk.person.asked.lock().expect("not poisoned").clone();
+    let asked = gate.person.asked.lock().expect("not poisoned").clone();
     assert!(asked[0].contains("https://pay.example/1"), "{asked:?}");
 }
 
 fn log_messages_reach_the_log() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    desk.ok("normal/note", &json!({}));
-    let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
+    let gate = fixture.gate();
+    gate.ok("normal/note", &json!({}));
+    let logs = gate.ledger.logs.lock().expect("not poisoned").concat();
     assert!(logs.contains("remember this"), "{logs}");
     assert!(logs.contains("progress 1 of 2: half way"), "{logs}");
 }
@@ -283,12 +283,12 @@ fn variables_are_replaced_when_connecting() {
     let printed = format!("{definition:?}");
     assert!(!printed.contains("KEY"), "{printed}");
     servers.add(definition.clone(), None).expect("added");
-    let desk = GateFixture::new(&servers.offer(), None);
-    assert_eq!(desk.ok("normal/env", &json!({"name": "TOKEN"})), "[HIDDEN]");
-    assert_eq!(desk.ok("normal/env", &json!({"name": "SHORT"})), "sk-1");
+    let gate = GateFixture::new(&servers.offer(), None);
+    assert_eq!(gate.ok("normal/env", &json!({"name": "TOKEN"})), "[HIDDEN]");
+    assert_eq!(gate.ok("normal/env", &json!({"name": "SHORT"})), "sk-1");
     // The program inherits only a few variables of this process.
     assert_eq!(
-        desk.ok("normal/env", &json!({"name": "CARGO_MANIFEST_DIR"})),
+        gate.ok("normal/env", &json!({"name": "CARGO_MANIFEST_DIR"})),
         "(none)"
     );
     fixture.servers.add(definition, None).expect("added");
@@ -302,37 +302,37 @@ fn variables_are_replaced_when_connecting() {
 fn resources_and_prompts_are_read() {
     for scenario in ["normal", "modern"] {
         let fixture = ServerFixture::with(scenario);
-        let desk = fixture.desk();
+        let gate = fixture.gate();
         let server = json!({"server": scenario});
-        let listed = desk.ok("mcp/list-resources", &server);
+        let listed = gate.ok("mcp/list-resources", &server);
         assert!(
             listed.contains("demo://one") && listed.contains("demo://{name}"),
             "{listed}"
         );
         let existing = json!({"server": scenario, "uri": "demo://one"});
         assert!(
-            desk.ok("mcp/read-resource", &existing)
+            gate.ok("mcp/read-resource", &existing)
                 .contains("content of one")
         );
         let missing = json!({"server": scenario, "uri": "demo://none"});
         assert!(
-            desk.fails("mcp/read-resource", &missing)
+            gate.fails("mcp/read-resource", &missing)
                 .contains("no such resource")
         );
         assert!(
-            desk.ok("mcp/list-prompts", &server)
+            gate.ok("mcp/list-prompts", &server)
                 .contains("`greet` (who)")
         );
         let greet = json!({"server": scenario, "name": "greet", "arguments": {"who": "Ada"}});
-        assert!(desk.ok("mcp/get-prompt", &greet).contains("Greet Ada."));
-        desk.refused("mcp/list-prompts", &json!({"server": "elsewhere"}));
+        assert!(gate.ok("mcp/get-prompt", &greet).contains("Greet Ada."));
+        gate.refused("mcp/list-prompts", &json!({"server": "elsewhere"}));
     }
 }
 
 fn many_tools_are_found_by_search() {
     let fixture = ServerFixture::new();
     let mut options = cleveragents_mcp::Options::new(fixture.folder.path());
-    options.most_offered = 5;
+    options.max_offered_tools = 5;
     let servers = cleveragents_mcp::Servers::new(options).expect("a runtime");
     servers
         .add(fixture.definition("normal"), None)
@@ -341,12 +341,12 @@ fn many_tools_are_found_by_search() {
     let echo = "normal/echo".parse().expect("a name");
     assert!(offer.is_deferred(&echo));
     assert!(!offer.is_deferred(&"mcp/search-tools".parse().expect("a name")));
-    let desk = GateFixture::new(&offer, None);
-    let found = desk.ok("mcp/search-tools", &json!({"query": "writes a file"}));
+    let gate = GateFixture::new(&offer, None);
+    let found = gate.ok("mcp/search-tools", &json!({"query": "writes a file"}));
     let found: Vec<Value> = serde_json::from_str(&found).expect("JSON");
     assert_eq!(found[0]["name"], "normal_S_write");
     assert!(found[0]["input_schema"]["properties"]["path"].is_object());
     // A tool can be called by the name that the search returned.
-    assert_eq!(desk.ok("normal_S_echo", &json!({"text": "x"})), "x");
-    assert_eq!(desk.ok("mcp/search-tools", &json!({"query": "zzzz"})), "[]");
+    assert_eq!(gate.ok("normal_S_echo", &json!({"text": "x"})), "x");
+    assert_eq!(gate.ok("mcp/search-tools", &json!({"query": "zzzz"})), "[]");
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use crate::support::{ServerFixture, eventually, lives};
+use crate::support::{ServerFixture, eventually, is_alive};
 use crate::tests;
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
         return None;
     }
     let fixture = ServerFixture::with("normal");
-    let message = fixture.desk().ok("normal/daemon", &json!({}));
+    let message = fixture.gate().ok("normal/daemon", &json!({}));
     let pids = format!("{message} {}", fixture.pids().join(" "));
     std::fs::write(arguments.get(2)?, pids).expect("written");
     loop {
@@ -75,12 +75,12 @@ fn servers_connect_concurrently() {
 fn a_blocked_call_blocks_no_other_caller() {
     let fixture = ServerFixture::with("normal");
     let release_file = fixture.path("go");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
+        let waiting = scope.spawn(|| gate.ok("normal/wait", &json!({"name": release_file})));
         // While one call waits, others continue.
         for _ in 0..3 {
-            assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+            assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
             assert!(
                 fixture
                     .servers
@@ -101,9 +101,9 @@ fn an_idle_server_is_stopped_and_restarted() {
     let mut definition = fixture.definition("normal");
     definition.idle_timeout_seconds = 0.3;
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     let first = fixture.pids().remove(0);
-    eventually("the idle server stops", || !lives(&first));
+    eventually("the idle server stops", || !is_alive(&first));
     assert!(
         !fixture
             .servers
@@ -112,7 +112,7 @@ fn an_idle_server_is_stopped_and_restarted() {
             .is_connected
     );
     // The tools are still known, and a call restarts the server.
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
     assert_eq!(fixture.pids().len(), 2);
 }
 
@@ -121,10 +121,10 @@ fn a_busy_server_is_never_idle() {
     let mut definition = fixture.definition("normal");
     definition.idle_timeout_seconds = 0.05;
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     let release_file = fixture.path("go");
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
+        let waiting = scope.spawn(|| gate.ok("normal/wait", &json!({"name": release_file})));
         // Long enough for many idle checks.
         std::thread::sleep(Duration::from_secs(1));
         assert!(!waiting.is_finished());
@@ -135,13 +135,13 @@ fn a_busy_server_is_never_idle() {
 
 fn a_crash_is_reported_and_the_server_restarts() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    let why = desk.fails("normal/crash", &json!({}));
+    let gate = fixture.gate();
+    let why = gate.fails("normal/crash", &json!({}));
     assert!(
         why.contains("exit code 7") && why.contains("about to die"),
         "{why}"
     );
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "again"})), "again");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "again"})), "again");
     assert_eq!(fixture.pids().len(), 2);
 }
 
@@ -150,10 +150,10 @@ fn without_auto_restart_a_crashed_server_stays_down() {
     let mut definition = fixture.definition("normal");
     definition.auto_restart = false;
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
-    desk.fails("normal/crash", &json!({}));
+    let gate = fixture.gate();
+    gate.fails("normal/crash", &json!({}));
     eventually("the crash is detected", || {
-        desk.fails("normal/echo", &json!({"text": "x"}))
+        gate.fails("normal/echo", &json!({"text": "x"}))
             .contains("auto_restart")
     });
     assert_eq!(fixture.pids().len(), 1);
@@ -169,27 +169,27 @@ fn a_known_server_starts_only_when_needed() {
         .servers
         .add(other.definition("normal"), Some(known))
         .expect("added");
-    let desk = other.desk();
+    let gate = other.gate();
     assert_eq!(other.pids().len(), 0);
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
     assert_eq!(other.pids().len(), 1);
 }
 
 fn shutdown_leaves_nothing() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    let daemon = desk.ok("normal/daemon", &json!({}));
-    assert!(lives(&daemon));
+    let gate = fixture.gate();
+    let daemon = gate.ok("normal/daemon", &json!({}));
+    assert!(is_alive(&daemon));
     std::thread::scope(|scope| {
-        let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
+        let pending_call = scope.spawn(|| gate.fails("normal/never", &json!({})));
         eventually("the server is started", || !fixture.pids().is_empty());
         fixture.servers.shutdown();
         let why = pending_call.join().expect("no panic");
         assert!(why.contains("cannot be reached"), "{why}");
     });
     fixture.assert_nothing_left();
-    assert!(!lives(&daemon));
-    let why = desk.fails("normal/echo", &json!({"text": "x"}));
+    assert!(!is_alive(&daemon));
+    let why = gate.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("shut down"), "{why}");
     assert_eq!(fixture.pids().len(), 1);
 }
@@ -213,7 +213,7 @@ fn removing_ends_a_server() {
     fixture.servers.connect("normal").expect("connected");
     fixture.servers.remove("normal").expect("removed");
     eventually("the process ends", || {
-        fixture.pids().iter().all(|pid| !lives(pid))
+        fixture.pids().iter().all(|pid| !is_alive(pid))
     });
     fixture
         .servers
@@ -233,8 +233,8 @@ fn servers_end_with_the_process_that_started_them() {
         std::fs::read_to_string(&report).is_ok_and(|text| text.contains(' '))
     });
     let pids = std::fs::read_to_string(&report).expect("read");
-    assert!(pids.split(' ').all(lives), "{pids}");
+    assert!(pids.split(' ').all(is_alive), "{pids}");
     parent.kill().expect("killed");
     parent.wait().expect("the process ends");
-    eventually("all processes end", || !pids.split(' ').any(lives));
+    eventually("all processes end", || !pids.split(' ').any(is_alive));
 }

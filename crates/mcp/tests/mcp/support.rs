@@ -35,7 +35,7 @@ pub(crate) fn eventually(description: &str, mut holds: impl FnMut() -> bool) {
 
 /// Returns whether a process is alive. Zombies do not count. The process is given by its id, or by its PID namespace
 /// and its id in that namespace, as `NAMESPACE/ID`.
-pub(crate) fn lives(process: &str) -> bool {
+pub(crate) fn is_alive(process: &str) -> bool {
     let Some((namespace, id)) = process.split_once('/') else {
         return lives_here(process);
     };
@@ -125,11 +125,11 @@ impl ServerFixture {
     /// Asserts that no server is alive.
     pub(crate) fn assert_nothing_left(&self) {
         for pid in self.pids() {
-            assert!(!lives(&pid), "{pid} is alive");
+            assert!(!is_alive(&pid), "{pid} is alive");
         }
     }
 
-    pub(crate) fn desk(&self) -> GateFixture {
+    pub(crate) fn gate(&self) -> GateFixture {
         GateFixture::new(&self.servers.offer(), None)
     }
 }

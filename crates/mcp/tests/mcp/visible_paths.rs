@@ -20,13 +20,13 @@ tests![
 ];
 
 /// Lets the server read a path. The path is encoded, so that the gate does not check it.
-fn look(desk: &GateFixture, path: &Path) -> String {
-    desk.ok("normal/look", &json!({"place": hexadecimal(path)}))
+fn look(gate: &GateFixture, path: &Path) -> String {
+    gate.ok("normal/look", &json!({"place": hexadecimal(path)}))
 }
 
 /// Lets the server write to a path; see [`look`].
-fn put(desk: &GateFixture, path: &Path) -> String {
-    desk.ok("normal/put", &json!({"place": hexadecimal(path)}))
+fn put(gate: &GateFixture, path: &Path) -> String {
+    gate.ok("normal/put", &json!({"place": hexadecimal(path)}))
 }
 
 fn hexadecimal(path: &Path) -> String {
@@ -62,24 +62,24 @@ fn a_program_reads_and_writes_only_what_is_declared() {
     definition.read = texts(&[&readable]);
     definition.write.extend(texts(&[&writable]));
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
-    assert_eq!(look(&desk, &readable.join("file")), "content");
-    assert_eq!(look(&desk, &writable.join("file")), "content");
-    assert_eq!(put(&desk, &writable.join("new")), "done");
+    let gate = fixture.gate();
+    assert_eq!(look(&gate, &readable.join("file")), "content");
+    assert_eq!(look(&gate, &writable.join("file")), "content");
+    assert_eq!(put(&gate, &writable.join("new")), "done");
     assert_eq!(
         std::fs::read(writable.join("new")).expect("written"),
         b"put"
     );
     for path in [hidden.join("file"), writable.join(".ssh/id")] {
         assert!(
-            look(&desk, &path).starts_with("refused"),
+            look(&gate, &path).starts_with("refused"),
             "{}",
             path.display()
         );
     }
     for path in [hidden.join("new"), readable.join("new")] {
         assert!(
-            put(&desk, &path).starts_with("refused"),
+            put(&gate, &path).starts_with("refused"),
             "{}",
             path.display()
         );
@@ -102,13 +102,13 @@ fn a_path_among_the_arguments_is_readable() {
     assert!(view.read.contains(&folder) && view.read.contains(&other.join("file")));
     assert!(!view.read.contains(&other) && !view.read.contains(&script.join("src")));
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
-    assert_eq!(look(&desk, &folder.join("file")), "content");
-    assert_eq!(look(&desk, &other.join("file")), "content");
-    assert!(put(&desk, &folder.join("new")).starts_with("refused"));
+    let gate = fixture.gate();
+    assert_eq!(look(&gate, &folder.join("file")), "content");
+    assert_eq!(look(&gate, &other.join("file")), "content");
+    assert!(put(&gate, &folder.join("new")).starts_with("refused"));
     // A script is visible with its directory.
-    assert!(look(&desk, &script.join("tests/mcp/main.rs")).contains("Servers that behave"));
-    assert!(look(&desk, &script.join("Cargo.toml")).starts_with("refused"));
+    assert!(look(&gate, &script.join("tests/mcp/main.rs")).contains("Servers that behave"));
+    assert!(look(&gate, &script.join("Cargo.toml")).starts_with("refused"));
 }
 
 fn a_folder_that_cannot_be_declared_is_refused() {
@@ -194,7 +194,10 @@ fn each_sandbox_has_its_own_program() {
     eventually("the first program ends", || {
         // The kernel may reuse the namespace of the program that ended.
         let pids: BTreeSet<String> = fixture.pids().into_iter().collect();
-        pids.iter().filter(|pid| crate::support::lives(pid)).count() == 3
+        pids.iter()
+            .filter(|pid| crate::support::is_alive(pid))
+            .count()
+            == 3
     });
 }
 
@@ -215,23 +218,23 @@ fn the_home_persists_and_temporary_folders_are_removed() {
     let home = path.join("normal/home");
     let temporary = {
         let servers = connect();
-        let desk = GateFixture::new(&servers.offer(), None);
+        let gate = GateFixture::new(&servers.offer(), None);
         assert_eq!(
-            desk.ok("normal/env", &json!({"name": "HOME"})),
+            gate.ok("normal/env", &json!({"name": "HOME"})),
             home.display().to_string()
         );
-        assert_eq!(put(&desk, &home.join("cache")), "done");
-        let temporary = PathBuf::from(desk.ok("normal/env", &json!({"name": "TMPDIR"})));
-        assert_eq!(put(&desk, &temporary.join("file")), "done");
+        assert_eq!(put(&gate, &home.join("cache")), "done");
+        let temporary = PathBuf::from(gate.ok("normal/env", &json!({"name": "TMPDIR"})));
+        assert_eq!(put(&gate, &temporary.join("file")), "done");
         assert!(temporary.join("file").exists());
         assert!(!path.join("normal/tmp/1-2-3").exists());
         // Files next to the server's own directory are not visible.
         std::fs::write(path.join("other"), "secret").expect("a file");
-        assert!(look(&desk, &path.join("other")).starts_with("refused"));
+        assert!(look(&gate, &path.join("other")).starts_with("refused"));
         temporary
     };
     assert!(!temporary.exists());
     let servers = connect();
-    let desk = GateFixture::new(&servers.offer(), None);
-    assert_eq!(look(&desk, &home.join("cache")), "put");
+    let gate = GateFixture::new(&servers.offer(), None);
+    assert_eq!(look(&gate, &home.join("cache")), "put");
 }

@@ -92,7 +92,6 @@ impl AgentAnswer {
         results.sum::<usize>() + self.status_message.len()
     }
 
-    /// Adds a response.
     pub(super) fn add(&mut self, response: StreamResponse) -> AnswerDelta {
         let mut delta = AnswerDelta::default();
         match response {

@@ -148,7 +148,7 @@ impl CallError {
             .with_hint(address),
             Self::Cut(why) => error(
                 ErrorKind::Interrupted,
-                format!("the connection to the agent was cut: {why}"),
+                format!("the connection to the agent was interrupted: {why}"),
             )
             .with_hint("retry; the agent may still be working on the first request"),
             Self::Late(wait) => error(

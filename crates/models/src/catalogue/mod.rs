@@ -260,8 +260,11 @@ impl Catalogue {
         // An actor file written by others could embed secrets of the environment in its address.
         if redactor.text(&agent.url) != agent.url || looks_secret(&agent.url) {
             let why = "the address of the agent contains a secret";
-            return Err(ModelError::new(ErrorKind::AddressRefused, &name, why)
-                .with_hint("name the variable that holds the token with `token_env` instead"));
+            return Err(
+                ModelError::new(ErrorKind::AddressRefused, &name, why).with_hint(
+                    "set `token_env` to the name of the variable that holds the token instead",
+                ),
+            );
         }
         let token = match &agent.token_variable {
             None => None,

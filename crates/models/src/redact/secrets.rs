@@ -12,13 +12,13 @@ use super::{KEY_FORMS, MASK, pattern};
 use crate::secret::Secret;
 
 /// Minimum length of a secret; shorter values (`none`, `ollama`) are not replaced.
-const SHORTEST: usize = 8;
+const MIN_SECRET_LENGTH: usize = 8;
 
 /// Minimum length of a secret that is a plain word, so that `changeme`, `password1` and `not-needed` are not replaced.
-const SHORTEST_WORD: usize = 12;
+const MIN_WORD_LENGTH: usize = 12;
 
 /// Minimum length from which a line of a multi-line secret counts as a secret by itself.
-const SHORTEST_LINE: usize = 20;
+const MIN_LINE_LENGTH: usize = 20;
 
 /// Words, optionally followed by a number.
 static PLAIN_WORD: LazyLock<Regex> =
@@ -66,8 +66,8 @@ fn is_path_or_address(value: &str) -> bool {
 /// The spellings of a secret to search for; none when the value is too common to be replaced.
 pub(super) fn variants(value: &str) -> Vec<String> {
     let value = value.trim();
-    let is_word = value.len() < SHORTEST_WORD && PLAIN_WORD.is_match(value);
-    if value.len() < SHORTEST || is_word || MASK.contains(value) {
+    let is_word = value.len() < MIN_WORD_LENGTH && PLAIN_WORD.is_match(value);
+    if value.len() < MIN_SECRET_LENGTH || is_word || MASK.contains(value) {
         return Vec::new();
     }
     // A secret may also occur in a URL, in a form, inside a JSON string, in Base64 or in hexadecimal digits.
@@ -92,7 +92,8 @@ pub(super) fn variants(value: &str) -> Vec<String> {
     // Tools print files line by line, with numbers between the lines.
     if value.contains('\n') {
         let lines = value.lines().map(str::trim);
-        let lines = lines.filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----"));
+        let lines =
+            lines.filter(|line| line.len() >= MIN_LINE_LENGTH && !line.starts_with("-----"));
         variants.extend(lines.map(ToOwned::to_owned));
     }
     variants
@@ -108,7 +109,7 @@ fn base64_pieces(value: &str, alphabet: &GeneralPurpose) -> [String; 3] {
     })
 }
 
-/// Percent-encoded text with lower-case hexadecimal digits.
+/// Percent-encoded text with lowercase hexadecimal digits.
 fn lower_case_codes(encoded: &str) -> String {
     let mut codes = 0;
     encoded

@@ -122,7 +122,7 @@ fn json_is_redacted_in_texts_and_names_by_known_values_only() {
 
 proptest! {
     #[test]
-    fn no_known_key_survives_and_a_second_pass_changes_nothing(
+    fn no_known_key_remains_and_a_second_pass_changes_nothing(
         keys in prop::collection::vec("[a-zA-Z0-9_+/=-]{8,40}A1a", 1..4),
         pieces in prop::collection::vec((".{0,20}", 0_usize..4, 0_usize..12), 0..8),
     ) {

@@ -41,7 +41,6 @@ struct Exchange {
     error: Option<RecordedFailure>,
 }
 
-/// Failure of an exchange.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RecordedFailure {

@@ -19,13 +19,13 @@ use crate::message::{
 use crate::request::ChatRequest;
 
 /// Maximum length of a tool name that OpenAI and Gemini accept.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 /// Maximum length of a call id that OpenAI accepts.
-const LONGEST_ID: usize = 40;
+const MAX_ID_LENGTH: usize = 40;
 /// Maximum length of a tool description that OpenAI's chat completions accept, in characters.
-const LONGEST_DESCRIPTION: usize = 1024;
+const MAX_DESCRIPTION_LENGTH: usize = 1024;
 /// Maximum number of calls in one answer that OpenAI's chat completions accept.
-const MOST_CALLS: usize = 128;
+const MAX_CALLS: usize = 128;
 
 /// Mapping between the caller's tool names and the names that are sent to the provider.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl ToolNames {
         for tool in valid.into_iter().chain(invalid) {
             let mut name = clean_name(&tool.name).into_owned();
             if names.own.get(&name).is_some_and(|own| *own != tool.name) {
-                name = with_digest(&name, &tool.name, LONGEST_NAME);
+                name = with_digest(&name, &tool.name, MAX_NAME_LENGTH);
             }
             names.own.insert(name.clone(), tool.name.clone());
             names.sent.insert(tool.name.clone(), name);
@@ -61,7 +61,7 @@ impl ToolNames {
     }
 
     /// The caller's name of a tool.
-    pub(crate) fn own<'a>(&'a self, sent: &'a str) -> &'a str {
+    pub(crate) fn original<'a>(&'a self, sent: &'a str) -> &'a str {
         self.own.get(sent).map_or(sent, String::as_str)
     }
 }
@@ -70,7 +70,7 @@ impl ToolNames {
 fn clean_name(name: &str) -> Cow<'_, str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    if begins && name.len() <= LONGEST_NAME && name.chars().all(is_plain) {
+    if begins && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_plain) {
         return name.into();
     }
     let mut clean: String = name
@@ -80,8 +80,8 @@ fn clean_name(name: &str) -> Cow<'_, str> {
     if !begins {
         clean.insert(0, '_');
     }
-    if clean.len() > LONGEST_NAME {
-        clean = with_digest(&clean, name, LONGEST_NAME);
+    if clean.len() > MAX_NAME_LENGTH {
+        clean = with_digest(&clean, name, MAX_NAME_LENGTH);
     }
     clean.into()
 }
@@ -95,15 +95,15 @@ fn with_digest(clean: &str, original: &str, max_length: usize) -> String {
 
 fn clean_id(id: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
-    if (1..=LONGEST_ID).contains(&id.len()) && id.chars().all(is_plain) {
+    if (1..=MAX_ID_LENGTH).contains(&id.len()) && id.chars().all(is_plain) {
         return id.to_owned();
     }
     let clean: String = id.chars().filter(|letter| is_plain(*letter)).collect();
-    with_digest(&clean, id, LONGEST_ID)
+    with_digest(&clean, id, MAX_ID_LENGTH)
 }
 
-/// Returns the request in a form that the provider accepts.
-pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames) -> ChatRequest {
+/// Converts a request to a form that the provider accepts.
+pub(super) fn normalize(target: &Target, request: &ChatRequest, names: &ToolNames) -> ChatRequest {
     let mut known = HashSet::new();
     let tools = request
         .tools
@@ -111,7 +111,7 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
         .filter(|tool| known.insert(tool.name.as_str()))
         .map(|tool| {
             let input_schema = super::schema::tool_parameters(target.protocol, &tool.input_schema);
-            let (description, input_schema) = described(target, tool, input_schema);
+            let (description, input_schema) = split_description(target, tool, input_schema);
             ToolDefinition {
                 name: names.sent(&tool.name).into_owned(),
                 description,
@@ -189,20 +189,20 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
 
 /// Description of a tool, never empty. Text beyond OpenAI's limit moves to the schema of the parameters, whose
 /// descriptions have no limit.
-fn described(target: &Target, tool: &ToolDefinition, mut schema: Value) -> (String, Value) {
+fn split_description(target: &Target, tool: &ToolDefinition, mut schema: Value) -> (String, Value) {
     let text = tool.description.trim();
     if text.is_empty() {
         return (tool.name.clone(), schema);
     }
     let is_limited = target.protocol == Protocol::OpenaiChat
         && matches!(target.dialect, Dialect::OpenAi | Dialect::Azure);
-    if !is_limited || text.chars().count() <= LONGEST_DESCRIPTION {
+    if !is_limited || text.chars().count() <= MAX_DESCRIPTION_LENGTH {
         return (tool.description.clone(), schema);
     }
     // Cut between two words, with room for the ellipsis.
     let end = text
         .char_indices()
-        .nth(LONGEST_DESCRIPTION - 2)
+        .nth(MAX_DESCRIPTION_LENGTH - 2)
         .map_or(text.len(), |(end, _)| end);
     let end = text[..end]
         .rfind(char::is_whitespace)
@@ -226,12 +226,12 @@ fn split_calls(
     mut results: Vec<ToolResult>,
 ) -> Vec<ChatMessage> {
     let mut messages = Vec::new();
-    while target.protocol == Protocol::OpenaiChat && answer.calls.len() > MOST_CALLS {
+    while target.protocol == Protocol::OpenaiChat && answer.calls.len() > MAX_CALLS {
         let later = AssistantMessage {
-            calls: answer.calls.split_off(MOST_CALLS),
+            calls: answer.calls.split_off(MAX_CALLS),
             ..AssistantMessage::default()
         };
-        let later_results = results.split_off(MOST_CALLS);
+        let later_results = results.split_off(MAX_CALLS);
         messages.push(ChatMessage::Assistant(answer));
         messages.push(ChatMessage::Tool { results });
         (answer, results) = (later, later_results);
@@ -268,7 +268,7 @@ fn exchange(
             }
             None => ToolResult {
                 call_id: String::new(),
-                content: "The call was interrupted: its result is not known.".to_owned(),
+                content: "The call was interrupted; its result is unknown.".to_owned(),
                 is_error: true,
                 pictures: Vec::new(),
             },
@@ -349,7 +349,7 @@ mod tests {
         let mut sent: Vec<String> = all.iter().map(|own| names.sent(own).into_owned()).collect();
         for (sent, own) in sent.iter().zip(all) {
             assert!(sent.len() <= 64 && clean_name(sent) == *sent, "{sent}");
-            assert_eq!(names.own(sent), own);
+            assert_eq!(names.original(sent), own);
         }
         assert_eq!(sent[0], "builtin_S_file-read");
         assert_eq!(sent[2], "my_space_S_tool");
@@ -357,7 +357,7 @@ mod tests {
         sent.dedup();
         assert_eq!(sent.len(), all.len());
         assert_eq!(names.sent("rm -rf /"), "rm_-rf__");
-        assert_eq!(names.own("never-offered"), "never-offered");
+        assert_eq!(names.original("never-offered"), "never-offered");
     }
 
     #[test]

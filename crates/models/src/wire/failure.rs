@@ -11,7 +11,7 @@ use crate::limits::retry_after;
 use crate::redact::Redactor;
 
 /// Maximum number of characters of a provider's message that are shown.
-const LONGEST_MESSAGE: usize = 600;
+const MAX_MESSAGE_LENGTH: usize = 600;
 
 /// A failure as received: a status and body, or an event in the middle of a stream.
 pub(crate) struct ErrorReply<'a> {
@@ -28,7 +28,7 @@ pub(crate) fn failure(target: &Target, reply: &ErrorReply<'_>, redactor: &Redact
     let shown: String = redactor
         .text(&message)
         .chars()
-        .take(LONGEST_MESSAGE)
+        .take(MAX_MESSAGE_LENGTH)
         .collect();
     let status = reply.status.filter(|_| shown.is_empty());
     let shown = match status {

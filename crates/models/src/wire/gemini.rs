@@ -21,7 +21,7 @@ use crate::request::{ChatRequest, ReasoningEffort};
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Maximum number of stop sequences.
-const MOST_STOPS: usize = 5;
+const MAX_STOPS: usize = 5;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({"contents": contents(target, request)});
@@ -79,7 +79,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     }
     for (name, value) in target.options(request) {
         if name == "stop" {
-            if let Some(texts) = stop_list(value, MOST_STOPS) {
+            if let Some(texts) = stop_list(value, MAX_STOPS) {
                 options["stopSequences"] = texts;
             }
             continue;

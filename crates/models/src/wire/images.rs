@@ -9,12 +9,12 @@ use super::{Dialect, Protocol, Target};
 use crate::message::{ChatMessage, Picture, UserPart};
 
 /// Maximum image size that Anthropic accepts, in bytes: 5 MiB as base64.
-const LARGEST_FOR_ANTHROPIC: usize = 5 * 1024 * 1024 / 4 * 3;
+const MAX_BYTES_FOR_ANTHROPIC: usize = 5 * 1024 * 1024 / 4 * 3;
 /// Maximum image size for other providers, in bytes; Gemini accepts 20 MB for a whole request.
 pub const MAX_IMAGE_BYTES: usize = 12_000_000;
 /// Maximum side length in pixels that Anthropic accepts, and the maximum in a request with more than [`MANY`] images.
-const LONGEST_SIDE: u32 = 8000;
-const LONGEST_SIDE_OF_MANY: u32 = 2000;
+const MAX_SIDE: u32 = 8000;
+const MAX_SIDE_OF_MANY: u32 = 2000;
 const MANY: usize = 20;
 
 /// Whether Anthropic's rules apply, directly or through OpenRouter.
@@ -24,7 +24,7 @@ fn is_claude(target: &Target) -> bool {
 }
 
 /// Maximum number of images per request.
-fn most_images(target: &Target) -> usize {
+fn image_limit(target: &Target) -> usize {
     if is_claude(target) {
         let window = target.capabilities.context_window;
         return if window > Some(200_000) { 600 } else { 100 };
@@ -41,7 +41,7 @@ fn most_images(target: &Target) -> usize {
 }
 
 /// Maximum size of a request in bytes, with a reserve for proxies.
-pub(super) fn most_bytes(target: &Target, has_images: bool) -> usize {
+pub(super) fn byte_limit(target: &Target, has_images: bool) -> usize {
     match (target.protocol, target.dialect) {
         (Protocol::Anthropic, _) => 32_000_000,
         (Protocol::Gemini, _) => 20_000_000,
@@ -125,7 +125,7 @@ fn replace_with_notes<'a>(
 /// of the conversation stays unchanged for a while and provider caches remain valid.
 pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
     let all = images(messages.iter());
-    let max_images = most_images(target);
+    let max_images = image_limit(target);
     let mut reasons = BTreeMap::new();
     let excess = all.len().saturating_sub(max_images);
     if excess > 0 {
@@ -137,14 +137,14 @@ pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
     if is_claude(target) {
         let is_large = |size: &ImageSize| {
             size.longest_side
-                .is_some_and(|side| side > LONGEST_SIDE_OF_MANY)
+                .is_some_and(|side| side > MAX_SIDE_OF_MANY)
         };
         let mut remaining = all.len() - reasons.len();
         for (number, size) in all.iter().enumerate() {
             if remaining > MANY && !reasons.contains_key(&number) && is_large(size) {
                 let why = format!(
                     "in a request with more than {MANY} images the provider accepts \
-                     {LONGEST_SIDE_OF_MANY} pixels a side at most"
+                     at most {MAX_SIDE_OF_MANY} pixels per side"
                 );
                 reasons.insert(number, why);
                 remaining -= 1;
@@ -161,7 +161,7 @@ pub(super) fn shrink(
     excess: usize,
 ) -> bool {
     let all = images(messages.iter().map(AsRef::as_ref));
-    let largest = most_bytes(target, true);
+    let largest = byte_limit(target, true);
     let needed = excess.saturating_add(largest / 8);
     let why = format!("the provider accepts {largest} bytes in a request");
     let mut freed = 0;
@@ -232,16 +232,16 @@ fn refusal(target: &Target, media_type: &str, data: &[u8]) -> Option<String> {
     }
     let is_claude = is_claude(target);
     let largest = if is_claude {
-        LARGEST_FOR_ANTHROPIC
+        MAX_BYTES_FOR_ANTHROPIC
     } else {
         MAX_IMAGE_BYTES
     };
     if data.len() > largest {
-        return Some(format!("the provider accepts {largest} bytes at most"));
+        return Some(format!("the provider accepts at most {largest} bytes"));
     }
     let (width, height) = dimensions(data)?;
-    (is_claude && width.max(height) > LONGEST_SIDE)
-        .then(|| format!("the provider accepts {LONGEST_SIDE} pixels a side at most"))
+    (is_claude && width.max(height) > MAX_SIDE)
+        .then(|| format!("the provider accepts at most {MAX_SIDE} pixels per side"))
 }
 
 /// Width and height of a PNG, GIF, JPEG or WebP file, from its header.

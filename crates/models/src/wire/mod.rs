@@ -88,7 +88,7 @@ pub(crate) enum Dialect {
 }
 
 /// Minimum output token limit that is sent even when the context window has less room left.
-const LEAST_ANSWER: u32 = 1024;
+const MIN_ANSWER_TOKENS: u32 = 1024;
 
 /// A model at its provider: the data that a request needs in addition to the conversation.
 #[derive(Debug, Clone)]
@@ -147,7 +147,7 @@ impl Target {
         let remaining = window.saturating_sub(estimated_tokens(request, Estimate::High));
         let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
         // An answer with less room is not worth requesting; the provider may also count fewer tokens than the estimate.
-        limit.min(remaining.max(LEAST_ANSWER))
+        limit.min(remaining.max(MIN_ANSWER_TOKENS))
     }
 
     /// The temperature to send, clamped to the provider's range; `None` if the model does not accept a temperature.
@@ -172,7 +172,7 @@ pub(crate) fn write(
     request: &ChatRequest,
     names: &ToolNames,
 ) -> Result<HttpCall, ModelError> {
-    let mut request = conversation::accepted(target, request, names);
+    let mut request = conversation::normalize(target, request, names);
     let mut call = loop {
         let call = match target.protocol {
             Protocol::OpenaiChat => openai_chat::write(target, &request),
@@ -181,7 +181,7 @@ pub(crate) fn write(
             Protocol::Gemini => gemini::write(target, &request),
             Protocol::Ollama => ollama::write(target, &request),
         }?;
-        let max_bytes = images::most_bytes(target, request.has_images());
+        let max_bytes = images::byte_limit(target, request.has_images());
         let bytes = call.body.len();
         if bytes <= max_bytes {
             break call;
@@ -216,7 +216,6 @@ pub(crate) trait Decoder: Send {
     }
 }
 
-/// Errors of a decoder.
 #[derive(Debug)]
 pub(crate) enum DecodeError {
     /// The provider reports a failure; the value describes it.

@@ -18,10 +18,10 @@ use crate::model::{Estimate, estimated_tokens};
 use crate::request::{ChatRequest, ReasoningEffort};
 
 /// Context size in tokens for a model whose size is unknown.
-const USUAL_CONTEXT: u64 = 32_768;
-const SMALLEST_CONTEXT: u64 = 8192;
+const DEFAULT_CONTEXT: u64 = 32_768;
+const MIN_CONTEXT: u64 = 8192;
 /// Number of context tokens kept free for the answer.
-const ROOM_FOR_ANSWER: u64 = 4096;
+const ANSWER_RESERVE: u64 = 4096;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({
@@ -77,13 +77,13 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
 /// The context size to load the model with. The server's default depends on the machine and is often too small for the
 /// tools alone. A different size reloads the model, so it grows only by doubling.
 fn context(target: &Target, request: &ChatRequest) -> u64 {
-    let largest = target.capabilities.context_window.unwrap_or(USUAL_CONTEXT);
-    let answer = u64::from(target.largest_answer(request)).min(ROOM_FOR_ANSWER);
+    let largest = target
+        .capabilities
+        .context_window
+        .unwrap_or(DEFAULT_CONTEXT);
+    let answer = u64::from(target.largest_answer(request)).min(ANSWER_RESERVE);
     let needed = estimated_tokens(request, Estimate::High) + answer;
-    needed
-        .next_power_of_two()
-        .max(SMALLEST_CONTEXT)
-        .min(largest)
+    needed.next_power_of_two().max(MIN_CONTEXT).min(largest)
 }
 
 /// Whether a model of the library is known to support reasoning.

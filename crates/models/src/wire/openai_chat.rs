@@ -20,7 +20,7 @@ use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
 
 /// Maximum number of stop sequences.
-const MOST_STOPS: usize = 4;
+const MAX_STOPS: usize = 4;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({
@@ -90,7 +90,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     for (name, value) in target.options(request) {
         match name {
             "stop" if value.is_array() => {
-                if let Some(texts) = stop_list(value, MOST_STOPS) {
+                if let Some(texts) = stop_list(value, MAX_STOPS) {
                     body["stop"] = texts;
                 }
             }

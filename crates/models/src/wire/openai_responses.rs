@@ -18,7 +18,7 @@ use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
 
 /// Minimum output token limit that the API accepts.
-const LEAST_OUTPUT: u32 = 16;
+const MIN_OUTPUT_TOKENS: u32 = 16;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({
@@ -49,7 +49,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
         }});
     }
     if let Some(limit) = target.output_limit(request) {
-        body["max_output_tokens"] = limit.max(LEAST_OUTPUT).into();
+        body["max_output_tokens"] = limit.max(MIN_OUTPUT_TOKENS).into();
     }
     if let Some(temperature) = target.temperature(request) {
         body["temperature"] = temperature.into();

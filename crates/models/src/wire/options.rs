@@ -83,7 +83,7 @@ fn is_openai_only(name: &str) -> bool {
 }
 
 /// Maximum length of a `prompt_cache_key`.
-const LONGEST_CACHE_KEY: usize = 64;
+const MAX_CACHE_KEY_LENGTH: usize = 64;
 
 /// The key that routes requests to the same cache, for `OpenAI` itself: compatible servers may reject it.
 pub(super) fn cache_key<'r>(target: &Target, request: &'r ChatRequest) -> Option<&'r str> {
@@ -91,7 +91,7 @@ pub(super) fn cache_key<'r>(target: &Target, request: &'r ChatRequest) -> Option
     let is_sent = request.cache
         && target.dialect == Dialect::OpenAi
         && !request.options.contains_key("prompt_cache_key");
-    key.filter(|key| is_sent && key.len() <= LONGEST_CACHE_KEY)
+    key.filter(|key| is_sent && key.len() <= MAX_CACHE_KEY_LENGTH)
 }
 
 /// Adds parameters to an object without replacing existing ones.

@@ -191,7 +191,7 @@ fn every_provider_accepts_the_content_of_a_session() {
             for (has_tools, has_schema) in
                 [(true, true), (true, false), (false, true), (false, false)]
             {
-                let server = ModelServer::answering(move |_| format.says("ok"));
+                let server = ModelServer::answering(move |_| format.text_response("ok"));
                 let mut request = request();
                 request.reasoning_effort = effort;
                 if !has_tools {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{ask, catalogue, catalogue_with, open, with_tools};
 
 /// Answers in the format of the called provider.
-pub(super) fn anybody(request: &ReceivedRequest) -> Response {
+pub(super) fn answer_any_request(request: &ReceivedRequest) -> Response {
     let path = request.path.as_str();
     if path.ends_with("/messages") {
         anthropic::text(&["ok"])
@@ -31,7 +31,7 @@ pub(super) fn anybody(request: &ReceivedRequest) -> Response {
 
 /// Returns the body that is sent for a request.
 fn sent(name: &str, request: ChatRequest) -> Value {
-    let server = ModelServer::answering(anybody);
+    let server = ModelServer::answering(answer_any_request);
     ask(&*open(&server, name), request).expect(name);
     server.received()[0].json()
 }
@@ -213,7 +213,7 @@ fn a_user_file_changes_single_fields() {
     let text = "models:\n  openai/gpt-5.1: {capabilities: {max_output: 5000}}\n  \
                 openai/gpt-5*: {sampling: true}\n  openai/gpt-7: {price: {input: 1, output: 2}}\n";
     std::fs::write(&file, text).expect("a file");
-    let server = ModelServer::answering(anybody);
+    let server = ModelServer::answering(answer_any_request);
     let catalogue = catalogue_with(&server, |options| options.file = Some(file));
     let entry = |name: &str| catalogue.entry(&name.parse().expect("a name")).expect(name);
     let changed = entry("openai/gpt-5.1");

@@ -10,12 +10,12 @@ use cleveragents_models::{
 use cleveragents_testkit::model_server::ModelServer;
 use serde_json::{Value, json};
 
-use super::parameters::anybody;
+use super::parameters::answer_any_request;
 use super::{PIXEL, ask, catalogue, open, with_tools};
 
 /// Returns the answer, and the bodies of the requests that were sent for it.
 fn exchange(name: &str, request: ChatRequest) -> (Result<Completion, ModelError>, Vec<Value>) {
-    let server = ModelServer::answering(anybody);
+    let server = ModelServer::answering(answer_any_request);
     let answer = ask(&*open(&server, name), request);
     let sent = server
         .received()
@@ -120,8 +120,8 @@ fn the_oldest_images_beyond_the_limit_are_replaced_by_notes() {
 fn images_of_results_count_too() {
     let mut request = with_tools("go");
     for number in 0..101 {
-        request.messages.push(calling(&format!("c{number}")));
-        let mut result = returned(&format!("c{number}"), "shown");
+        request.messages.push(call_message(&format!("c{number}")));
+        let mut result = tool_result(&format!("c{number}"), "shown");
         result.pictures = vec![picture(1)];
         request.messages.push(results(vec![result]));
     }
@@ -199,14 +199,14 @@ fn call(id: &str) -> ToolCall {
     }
 }
 
-fn calling(id: &str) -> Arc<ChatMessage> {
+fn call_message(id: &str) -> Arc<ChatMessage> {
     Arc::new(ChatMessage::Assistant(AssistantMessage {
         calls: vec![call(id)],
         ..AssistantMessage::default()
     }))
 }
 
-fn returned(id: &str, content: &str) -> ToolResult {
+fn tool_result(id: &str, content: &str) -> ToolResult {
     ToolResult {
         call_id: id.to_owned(),
         content: content.to_owned(),
@@ -244,17 +244,17 @@ const MODELS: [&str; 18] = [
 fn failed_results_without_text_and_with_pictures_are_accepted() {
     for name in MODELS {
         let mut request = with_tools("go");
-        request.messages.push(calling("c1"));
+        request.messages.push(call_message("c1"));
         let failed = ToolResult {
             is_error: true,
             pictures: vec![picture(1)],
-            ..returned("c1", " ")
+            ..tool_result("c1", " ")
         };
         request.messages.push(results(vec![failed]));
-        request.messages.push(calling("c2"));
+        request.messages.push(call_message("c2"));
         let silent = ToolResult {
             is_error: true,
-            ..returned("c2", "")
+            ..tool_result("c2", "")
         };
         request.messages.push(results(vec![silent]));
         assert_eq!(images_and_notes(&sent(name, request)).0, 1, "{name}");
@@ -352,7 +352,7 @@ fn a_choice_of_tools_is_translated() {
 /// OpenAI's Chat Completions rejects function tools with reasoning for its newer models.
 #[test]
 fn newer_models_of_openai_call_tools_over_responses() {
-    let server = ModelServer::answering(anybody);
+    let server = ModelServer::answering(answer_any_request);
     let catalogue = catalogue(&server);
     let protocol = |name: &str| {
         let entry = catalogue.entry(&name.parse().expect("a name"));
@@ -427,7 +427,7 @@ fn an_answer_with_hundreds_of_calls_is_split() {
         })));
     request
         .messages
-        .push(results(ids.iter().map(|id| returned(id, "x")).collect()));
+        .push(results(ids.iter().map(|id| tool_result(id, "x")).collect()));
     for name in MODELS {
         let body = sent(name, request.clone());
         if name == "openai/gpt-4.1" {
@@ -496,7 +496,7 @@ fn the_ollama_context_size_fits_the_request() {
     explicit.options.insert("num_ctx".to_owned(), json!(65_536));
     assert_eq!(context(explicit), 65_536);
     let entry = |name: &str| {
-        let server = ModelServer::answering(anybody);
+        let server = ModelServer::answering(answer_any_request);
         let entry = catalogue(&server).entry(&name.parse().expect("a name"));
         entry.expect(name).capabilities
     };

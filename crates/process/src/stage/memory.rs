@@ -33,21 +33,21 @@ impl MemoryMeter {
         }
     }
 
-    /// Whether these processes together hold more than `most` bytes.
+    /// Whether these processes together hold more than `maximum` bytes.
     ///
     /// The machine's shared memory is cheap to read and grows at least as much as that of the command. Only if it grew
     /// enough to exceed the limit is the shared memory of the command itself measured.
-    pub(super) fn exceeds(&self, processes: &[i32], most: u64) -> bool {
+    pub(super) fn exceeds(&self, processes: &[i32], maximum: u64) -> bool {
         let private: u64 = processes
             .iter()
             .filter_map(|one| private_memory(*one))
             .sum();
-        if private > most {
+        if private > maximum {
             return true;
         }
         let grown = shared_memory_of_machine().saturating_sub(self.before);
-        private.saturating_add(grown) > most
-            && private.saturating_add(self.shared(processes).unwrap_or(grown)) > most
+        private.saturating_add(grown) > maximum
+            && private.saturating_add(self.shared(processes).unwrap_or(grown)) > maximum
     }
 
     /// Shared memory of these processes in bytes; `None` if one of them does not permit to inspect it. The larger of

@@ -156,7 +156,7 @@ fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<StageTask>> 
 }
 
 impl StageTask {
-    /// Whether the requesting process still lives. When it ends, the fork server ends too, and our parent changes.
+    /// Whether the requesting process is still alive. When it ends, the fork server ends too, and our parent changes.
     fn is_awaited(&self) -> bool {
         getppid() == Some(self.fork_server)
     }

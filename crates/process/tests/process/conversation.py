@@ -1,4 +1,4 @@
-# Runs a program behind a new terminal and plays a dialogue with it. Arguments: the number N, then N texts
+# Runs a program in a new terminal and conducts a dialogue with it. Arguments: the number N, then N texts
 # (alternately an output to wait for and an input to type), then the program. Prints all output.
 import os, pty, select, signal, sys, time
 

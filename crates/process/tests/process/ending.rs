@@ -1,7 +1,7 @@
 //! The whole process tree is killed: when the command ends, at the time limit, on cancel, and when this process dies.
 
 use crate::harness::{
-    ConfinementMode, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
+    ConfinementMode, Sandbox, eventually, for_every, is_alive, started, stdout, tests, try_run,
 };
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose};
@@ -56,7 +56,7 @@ fn mark(test: &str, number: usize) -> String {
 
 /// Asserts that no process with the mark is alive, and that none creates the delayed file.
 fn assert_gone(mark: &str, sandbox: &Sandbox) {
-    assert!(!lives(mark), "{mark} lives");
+    assert!(!is_alive(mark), "{mark} is alive");
     thread::sleep(Duration::from_secs(DELAY + 1));
     assert!(!sandbox.inside.join("late").exists(), "{mark} survived");
 }
@@ -101,7 +101,7 @@ fn the_time_limit_kills_the_whole_tree() {
             (1..=2).contains(&finished.killed_leftovers),
             "{mode:?} {finished:?}"
         );
-        assert!(!lives(&mark), "{mode:?} {mark} lives");
+        assert!(!is_alive(&mark), "{mode:?} {mark} is alive");
     });
 }
 
@@ -139,10 +139,10 @@ fn nothing_survives_the_death_of_this_process() {
         let script = format!("{}time.sleep(1000) # {mark}", daemon(&mark));
         let mut parent = Parent::spawn(mode, "capture", &sandbox, &["python3", "-c", &script]);
         eventually("the daemon", || sandbox.inside.join("ready").exists());
-        assert!(lives(&mark));
+        assert!(is_alive(&mark));
         parent.child.kill().expect("a kill");
         parent.child.wait().expect("its end");
-        eventually("the end of all", || !lives(&mark));
+        eventually("the end of all", || !is_alive(&mark));
         assert_gone(&mark, &sandbox);
     });
 }
@@ -264,7 +264,7 @@ fn a_command_does_not_outlive_its_supervisor() {
     let error =
         try_run(&sandbox.invocation("sh", &["-c", &script])).expect_err("no report arrives");
     assert_eq!(error.code(), Code::SupervisorLost);
-    eventually("the end of the command", || !lives(&mark));
+    eventually("the end of the command", || !is_alive(&mark));
     assert_gone(&mark, &sandbox);
 }
 
@@ -317,14 +317,14 @@ fn commands_run_after_their_fork_server_was_killed() {
         let output = parent.child.stdout.as_mut().expect("a pipe");
         output.read_to_string(&mut reported).expect("its report");
         parent.child.wait().expect("its end");
-        assert!(reported.contains("said \"again\\n\""), "{reported}");
+        assert!(reported.contains("stdout \"again\\n\""), "{reported}");
         if reported.starts_with("said") {
             // Without a process namespace, the supervisor survives its fork server, and the command completes.
             assert!(sandbox.inside.join("late").exists(), "{reported}");
             return;
         }
         assert!(reported.contains("SupervisorLost"), "{reported}");
-        eventually("the end of all", || !lives(&mark));
+        eventually("the end of all", || !is_alive(&mark));
         assert_gone(&mark, &sandbox);
     });
 }

@@ -348,7 +348,7 @@ pub(crate) fn eventually(condition: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Whether a process whose command line contains `mark` is alive.
-pub(crate) fn lives(mark: &str) -> bool {
+pub(crate) fn is_alive(mark: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("processes");
     entries.filter_map(Result::ok).any(|entry| {
         let command_line = fs::read(Path::new(&entry.path()).join("cmdline")).unwrap_or_default();

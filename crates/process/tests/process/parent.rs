@@ -1,4 +1,4 @@
-//! A program that runs one command and reports the result, so that tests can kill it, put it behind a terminal, or run
+//! A program that runs one command and reports the result, so that tests can kill it, attach it to a terminal, or run
 //! it as another user. It is this test program with other arguments.
 
 #![expect(clippy::print_stdout, reason = "its report is read by the test")]
@@ -73,9 +73,12 @@ fn print_result(finished: &Result<CommandResult, ProcessError>) {
         .map(|group| group == getpgrp());
     match finished {
         Ok(finished) => {
-            println!("said {:?}", String::from_utf8_lossy(&finished.stdout.bytes));
             println!(
-                "held by {:?} without {:?}",
+                "stdout {:?}",
+                String::from_utf8_lossy(&finished.stdout.bytes)
+            );
+            println!(
+                "supervised by {:?} without {:?}",
                 finished.enforced.tree,
                 finished.enforced.missing()
             );

@@ -1,6 +1,6 @@
 //! Programs with which this process communicates while they run.
 
-use crate::harness::{Sandbox, eventually, for_every, lives, tests};
+use crate::harness::{Sandbox, eventually, for_every, is_alive, tests};
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose};
 use cleveragents_process::{Ending, Invocation, start};
@@ -67,9 +67,9 @@ fn dropping_kills_the_whole_tree() {
     let mut output = BufReader::new(pipes.output);
     let mut line = String::new();
     output.read_line(&mut line).expect("it is up");
-    eventually("the daemon", || lives(&mark));
+    eventually("the daemon", || is_alive(&mark));
     drop(running);
-    assert!(!lives(&mark));
+    assert!(!is_alive(&mark));
 }
 
 fn a_closed_output_is_seen_while_the_program_runs() {
@@ -109,6 +109,6 @@ fn a_started_program_dies_with_this_process() {
         eventually("the daemon", || sandbox.inside.join("ready").exists());
         parent.child.kill().expect("a kill");
         parent.child.wait().expect("its end");
-        eventually("the end of all", || !lives(&mark));
+        eventually("the end of all", || !is_alive(&mark));
     });
 }

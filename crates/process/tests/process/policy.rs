@@ -130,7 +130,7 @@ fn on_a_machine(setup: &str) -> Option<String> {
         .output()
         .expect("unshare");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("said \"mode"), "{text} {output:?}");
+    assert!(text.contains("stdout \"mode"), "{text} {output:?}");
     assert!(sandbox.inside.join("inside").exists());
     assert!(!sandbox.outside.join("file").exists());
     Some(text)
@@ -150,7 +150,7 @@ fn landlock_confines_if_namespaces_are_forbidden() {
             "namespaces: creating namespaces"
         };
         assert!(
-            text.contains("held by Supervisor") && text.contains(level),
+            text.contains("supervised by Supervisor") && text.contains(level),
             "{kind} {text}"
         );
     }
@@ -163,7 +163,10 @@ fn other_namespaces_are_used_if_proc_cannot_be_mounted() {
     let Some(text) = on_a_machine(setup) else {
         return;
     };
-    assert!(text.contains("held by Supervisor without []"), "{text}");
+    assert!(
+        text.contains("supervised by Supervisor without []"),
+        "{text}"
+    );
 }
 
 fn capabilities_match_the_enforcement_of_commands() {

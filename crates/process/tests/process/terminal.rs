@@ -1,4 +1,4 @@
-//! Commands that use the terminal, tested behind a pseudo-terminal.
+//! Commands that use the terminal, tested in a pseudo-terminal.
 
 use crate::harness::{ConfinementMode, Sandbox, need_namespaces, tests};
 use crate::parent::Parent;
@@ -15,7 +15,7 @@ tests![
     terminals_of_others_are_inaccessible,
 ];
 
-/// Plays a dialogue with a program behind a new terminal: alternately waits for an output and types an input.
+/// Conducts a dialogue with a program in a new terminal: alternately waits for an output and types an input.
 const CONVERSATION: &str = include_str!("conversation.py");
 
 fn converse(program: &[String], steps: &[(&str, &str)]) -> String {
@@ -186,7 +186,7 @@ fn captured_commands_have_no_terminal() {
         let script = "if (: < /dev/tty) 2> /dev/null; then echo has one; else echo has none; fi";
         let program = parent(mode, "capture", &sandbox, &["sh", "-c", script]);
         let text = converse(&program, &[("foreground", "")]);
-        assert!(text.contains("said \"has none"), "{mode:?} {text}");
+        assert!(text.contains("stdout \"has none"), "{mode:?} {text}");
         let program = parent(mode, "inherit", &sandbox, &["sh", "-c", script]);
         let text = converse(&program, &[("foreground", "")]);
         assert!(text.contains("has one"), "{mode:?} {text}");

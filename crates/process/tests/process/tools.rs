@@ -103,7 +103,7 @@ fn a_confined_command_can_confine_others() {
         let finished = started(&sandbox.invocation(command[0], &arguments));
         let text = stdout(&finished);
         assert!(
-            text.contains("said \"done"),
+            text.contains("stdout \"done"),
             "{mode:?} {text} {}",
             stderr(&finished)
         );

@@ -150,7 +150,7 @@ impl Journal {
                 let cause = "the server did not commit the statements".to_owned();
                 self.roll_back_with_cause(place, Error::RolledBack(cause))
             }
-            Err(error) => Err(undecided(error)),
+            Err(error) => Err(outcome_unknown(error)),
         }
     }
 
@@ -282,7 +282,7 @@ impl Journal {
     /// Outcome of the server's transaction; `Committed` if no server takes part.
     fn outcome(&self, servers: &dyn Servers) -> Result<Outcome, Error> {
         match &self.server {
-            Some(server) => server.outcome(servers).map_err(undecided),
+            Some(server) => server.outcome(servers).map_err(outcome_unknown),
             None => Ok(Outcome::Committed),
         }
     }
@@ -341,7 +341,7 @@ fn remove_journal(place: &Path) -> Result<(), Error> {
 }
 
 /// Error for an apply whose outcome is unknown because the server cannot be reached.
-fn undecided(error: Error) -> Error {
+fn outcome_unknown(error: Error) -> Error {
     match error {
         Error::Stuck(_) => error,
         other => Error::Stuck(format!(

@@ -42,7 +42,7 @@ pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 
 /// Maximum length of an applied path, in bytes. Git and other programs must be able to open it, prefixed with the
 /// location of the member, in one system call.
-pub(crate) const LONGEST_PATH: usize = 3_900;
+pub(crate) const MAX_PATH_BYTES: usize = 3_900;
 
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
@@ -57,7 +57,6 @@ pub struct ApplyOptions {
     pub new_branch: Option<String>,
 }
 
-/// A path that the apply changes.
 #[derive(Debug, Clone, Serialize)]
 pub struct PathChange {
     /// Path within its member.
@@ -69,11 +68,9 @@ pub struct PathChange {
 /// Changes that the apply makes to one member.
 #[derive(Debug, Clone, Serialize)]
 pub struct MemberPreview {
-    /// Alias of the member.
     pub alias: String,
     /// Location of the real resource.
     pub location: String,
-    /// Changes to files.
     pub files: Vec<PathChange>,
     /// Commit on the user's branch, if the apply creates one.
     pub commit: Option<CommitPreview>,
@@ -103,7 +100,6 @@ pub struct CommitPreview {
     pub is_new_branch: bool,
 }
 
-/// The paths that a commit changes.
 fn committed_paths(result: &GitPlan) -> Vec<PathChange> {
     let operation = |update: &Update| match (&update.old, &update.new) {
         (None, _) => "create",
@@ -427,9 +423,9 @@ impl Part<'_> {
             .changes
             .iter()
             .filter(|change| change.after.is_some())
-            .filter(|change| change.path.as_bytes().len() > LONGEST_PATH)
+            .filter(|change| change.path.as_bytes().len() > MAX_PATH_BYTES)
             .map(|change| {
-                let reason = format!("the path has more than {LONGEST_PATH} bytes");
+                let reason = format!("the path has more than {MAX_PATH_BYTES} bytes");
                 (change.path.clone(), reason)
             })
             .collect();
@@ -508,7 +504,6 @@ pub(crate) fn stage_name(id: &str) -> String {
     format!(".cleveragents-apply-{}", id.to_ascii_lowercase())
 }
 
-/// Path of the journal of an apply.
 pub fn journal_place(state: &Path) -> PathBuf {
     state.join("apply.json")
 }

@@ -195,7 +195,7 @@ impl Steps {
                         alias: self.root.display().to_string(),
                         problems: vec![(
                             step.path.clone(),
-                            "it lies on another file system".to_owned(),
+                            "it is on another file system".to_owned(),
                         )],
                     });
                 }

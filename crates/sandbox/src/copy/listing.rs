@@ -5,7 +5,7 @@ use std::io;
 
 use cleveragents_domain::{FileKind, TreePath};
 
-use crate::scan::{Extent, Names, Visitor, inside, walk};
+use crate::scan::{Extent, Names, Visitor, child_path, walk};
 use crate::scoped_dir::{Root, Stat};
 
 /// One folder of a tree.
@@ -34,9 +34,8 @@ impl FolderListing {
         })
     }
 
-    /// Path of a name in the folder.
-    pub(crate) fn inside(&self, name: &[u8]) -> io::Result<TreePath> {
-        inside(self.folder.as_ref(), name)
+    pub(crate) fn child_path(&self, name: &[u8]) -> io::Result<TreePath> {
+        child_path(self.folder.as_ref(), name)
     }
 }
 
@@ -88,7 +87,7 @@ pub(super) fn differences(
                 _ => false,
             };
             if let Some((name, _)) = old.or(new).filter(|_| !is_same) {
-                paths.push(listing.inside(name)?);
+                paths.push(listing.child_path(name)?);
             }
         }
     }

@@ -91,7 +91,7 @@ pub(crate) fn shares_blocks(from: &Root, folder: &Path) -> bool {
             for (name, stat) in listing.entries() {
                 let kind = stat.mode.map(FileMode::kind);
                 if kind == Some(FileKind::File) && stat.size > 0 {
-                    let source = from.open_file(&listing.inside(name)?)?;
+                    let source = from.open_file(&listing.child_path(name)?)?;
                     let target = tempfile::tempfile_in(folder)?;
                     return Ok(fs::ioctl_ficlone(&target, &source).is_ok());
                 }
@@ -133,7 +133,7 @@ fn copy_paths(
     // Parents come before their children.
     for listing in listings {
         for (name, _) in listing.entries().filter(|(_, stat)| is_folder(stat)) {
-            let path = listing.inside(name).during("making", to.path())?;
+            let path = listing.child_path(name).during("making", to.path())?;
             if selected.is_none_or(|selected| selected.contains(&path)) {
                 to.make_folder(&path)
                     .during("making", &to.path().join(path.as_path()))?;
@@ -200,7 +200,7 @@ impl Copier<'_> {
         listing: &FolderListing,
         start: usize,
     ) -> Result<(), (std::path::PathBuf, io::Error)> {
-        let place_of = |name: &[u8]| match listing.inside(name) {
+        let place_of = |name: &[u8]| match listing.child_path(name) {
             Ok(path) => self.from.path().join(path.as_path()),
             Err(_) => self.from.path().to_owned(),
         };
@@ -218,7 +218,7 @@ impl Copier<'_> {
         for (name, stat) in listing.entries().skip(start).take(BATCH_SIZE) {
             let path = || {
                 listing
-                    .inside(name)
+                    .child_path(name)
                     .map_err(|error| (from_path.to_owned(), error))
             };
             if is_folder(stat) {
@@ -348,7 +348,7 @@ fn times_of(stat: &Stat) -> Timestamps {
 fn set_folder_times(to: &Root, listings: &[FolderListing]) -> Result<(), Error> {
     for listing in listings.iter().rev() {
         for (name, stat) in listing.entries().filter(|(_, stat)| is_folder(stat)) {
-            let path = listing.inside(name).during("making", to.path())?;
+            let path = listing.child_path(name).during("making", to.path())?;
             let place = to.path().join(path.as_path());
             if let Some(mode) = stat.mode {
                 to.set_mode(&path, mode)
@@ -371,7 +371,7 @@ pub(crate) struct CopyOriginal<'a> {
 }
 
 impl BaseContent for CopyOriginal<'_> {
-    fn keep(
+    fn store_original(
         &self,
         paths: &[(TreePath, PathRecord)],
         objects: &mut Objects,

@@ -35,7 +35,7 @@ pub(crate) struct CommittedContent<'a> {
 }
 
 impl BaseContent for CommittedContent<'_> {
-    fn keep(
+    fn store_original(
         &self,
         paths: &[(TreePath, PathRecord)],
         objects: &mut Objects,
@@ -56,7 +56,7 @@ impl BaseContent for CommittedContent<'_> {
         // Git always reads the complete index, so it gets a small index with only these paths. If single entries cannot
         // be looked up, git gets the whole index.
         let small = folder.path().join("index");
-        let index = match base_index::only(self.index, paths.iter().map(|(path, _)| path)) {
+        let index = match base_index::filter_index(self.index, paths.iter().map(|(path, _)| path)) {
             Ok(Some(entries)) => {
                 std::fs::write(&small, entries).during("writing", &small)?;
                 small.as_path()

@@ -89,7 +89,7 @@ fn offsets(bytes: &[u8], name_length: usize) -> Option<Vec<u32>> {
 
 /// Bytes of an index with only these paths and the attribute files that apply to them. `None` if a path is missing, or
 /// if the index has no list.
-pub(crate) fn only<'a>(
+pub(crate) fn filter_index<'a>(
     index: &Path,
     paths: impl IntoIterator<Item = &'a TreePath>,
 ) -> io::Result<Option<Vec<u8>>> {
@@ -261,7 +261,7 @@ mod tests {
             for number in 0..300 {
                 let name = format!("f{number}-{}.txt", "n".repeat(number % 200));
                 let paths = [path("sub/deep/b.txt"), path(&name)];
-                let bytes = only(&index, &paths).expect("read").expect("found");
+                let bytes = filter_index(&index, &paths).expect("read").expect("found");
                 let small = real.join(".git/small");
                 std::fs::write(&small, bytes).expect("written");
                 let listed = Git::at(&real)
@@ -278,7 +278,11 @@ mod tests {
                     .collect();
                 assert_eq!(listed.lines().collect::<Vec<_>>(), expected, "{format}");
             }
-            assert!(only(&index, &[path("sub")]).expect("read").is_none());
+            assert!(
+                filter_index(&index, &[path("sub")])
+                    .expect("read")
+                    .is_none()
+            );
         }
     }
 
@@ -289,7 +293,11 @@ mod tests {
         git(&real, &["update-index", "--index-version", "4"]);
         write_list(&index, 20).expect("read");
         assert!(!list_path(&index).exists());
-        assert!(only(&index, &[path("sub/a.txt")]).expect("read").is_none());
+        assert!(
+            filter_index(&index, &[path("sub/a.txt")])
+                .expect("read")
+                .is_none()
+        );
     }
 
     /// A damaged file results in an error or in no entry, never in a panic.
@@ -302,12 +310,12 @@ mod tests {
         let complete = std::fs::read(&index).expect("there");
         for length in [0, 4, 8, 9, 12, 100] {
             std::fs::write(list_path(&index), &list[..length]).expect("cut");
-            drop(only(&index, &[path("sub/a.txt")]));
+            drop(filter_index(&index, &[path("sub/a.txt")]));
         }
         std::fs::write(list_path(&index), &list).expect("whole again");
         for length in [0, 4, 12, 100, complete.len() / 2] {
             std::fs::write(&index, &complete[..length]).expect("cut");
-            drop(only(&index, &[path("sub/a.txt")]));
+            drop(filter_index(&index, &[path("sub/a.txt")]));
             drop(write_list(&index, 20));
             std::fs::write(list_path(&index), &list).expect("whole again");
         }
@@ -340,7 +348,9 @@ mod tests {
                 ("sub/deep/b.txt", "a\r\nb\r\n"),
             ];
             let paths: Vec<_> = expected.map(|(name, text)| known(name, text)).into();
-            let states = content.keep(&paths, &mut objects).expect("states");
+            let states = content
+                .store_original(&paths, &mut objects)
+                .expect("states");
             for ((name, text), state) in expected.iter().zip(states) {
                 let hash = state.map(|state| state.hash);
                 assert_eq!(hash, Some(ContentHash::of_bytes(text.as_bytes())), "{name}");

@@ -8,7 +8,6 @@ use cleveragents_domain::ContentHash;
 
 use crate::error::{Error, PathContext as _};
 
-/// Hash of the content of a file.
 pub(crate) fn hash_file(place: &Path) -> io::Result<ContentHash> {
     Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
 }

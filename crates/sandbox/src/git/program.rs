@@ -244,8 +244,8 @@ impl Git {
         let finished = run(&invocation, &Cancel::new()).map_err(failed_to_run)?;
         if finished.stdout.dropped > 0 {
             return Err(Error::Git {
-                command: "(answer)".to_owned(),
-                message: "it is longer than can be held".to_owned(),
+                command: "(output)".to_owned(),
+                message: format!("the output exceeds {MAX_OUTPUT_BYTES} bytes"),
             });
         }
         Ok(GitOutput {

@@ -257,14 +257,14 @@ fn commit_without_edits(
 }
 
 /// Maximum number of new objects that are copied to the user's repository as loose objects. More are copied as a pack.
-pub(super) const MOST_LOOSE: usize = 256;
+pub(super) const MAX_LOOSE_OBJECTS: usize = 256;
 
 /// Packs the new objects if there are many: copying and syncing one file is faster than thousands, and the user's
 /// repository stays fast. Does not remove the loose objects, because some file systems create files slowly for a minute
 /// after removals.
 fn pack_objects(plan: &mut GitPlan) -> Result<(), Error> {
     let names = loose_objects(&plan.objects).during("reading", &plan.objects)?;
-    if names.len() <= MOST_LOOSE {
+    if names.len() <= MAX_LOOSE_OBJECTS {
         return Ok(());
     }
     let packs = plan.objects.join("pack");

@@ -10,7 +10,7 @@ use cleveragents_domain::{FileKind, FileState, TreePath};
 
 use super::import::Import;
 use super::program::Git;
-use super::result::{Blob, GitRequest, MOST_LOOSE, entry, is_content, refuse, succeed};
+use super::result::{Blob, GitRequest, MAX_LOOSE_OBJECTS, entry, is_content, refuse, succeed};
 use super::{joined, records};
 use crate::diff::as_git_knows;
 use crate::error::{Error, PathContext as _};
@@ -56,7 +56,7 @@ pub(super) fn stage(
     let attributes_set = AttributesSet::query(git, paths)?;
     check_paths(request, git, paths, &attributes_set)?;
     let mut split = IndexSplit::default();
-    if files.len() > MOST_LOOSE && stores_bytes_unchanged(git)? {
+    if files.len() > MAX_LOOSE_OBJECTS && stores_bytes_unchanged(git)? {
         split = import(request, &files, &attributes_set, objects)?;
         let arguments = ["update-index", "-z", "--add", "--replace", "--index-info"];
         if git.start_with(&arguments, &split.entries)?.code != Some(0) {

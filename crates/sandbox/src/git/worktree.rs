@@ -10,7 +10,7 @@ use super::blocking_files::check_repository_files;
 use super::program::{Git, check_version};
 use crate::dependencies::DependencyFolder;
 use crate::error::{Error, PathContext as _};
-use crate::scan::{Extent, Names, Visitor, inside, walk};
+use crate::scan::{Extent, Names, Visitor, child_path, walk};
 use crate::scoped_dir::{Root, path_of};
 
 /// The user's repository in its current state.
@@ -175,7 +175,7 @@ impl Checkout {
             return Ok(());
         }
         Err(Error::Damaged(format!(
-            "the commit {} that it started from is gone from `{}`",
+            "the commit {} that it started from does not exist any more in `{}`",
             base.commit,
             self.location.display()
         )))
@@ -316,7 +316,7 @@ impl Visitor for BlockingFiles {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> std::io::Result<()> {
         for (name, stat) in names.sorted() {
             if stat.mode.is_none() && is_read_by_git(name) {
-                self.0.push(inside(folder, name)?);
+                self.0.push(child_path(folder, name)?);
             }
         }
         Ok(())
@@ -327,7 +327,7 @@ impl Visitor for BlockingFiles {
 const OWN_REFERENCES: &[u8] = b" refs/cleveragents/";
 
 /// The reference that protects the commit of a sandbox from garbage collection.
-fn keeper_reference(id: &str, alias: &str) -> String {
+fn base_reference(id: &str, alias: &str) -> String {
     // Dots are not allowed everywhere in a reference.
     format!(
         "refs/cleveragents/sandboxes/{}/{}",
@@ -346,7 +346,7 @@ fn protect_base(
     checkout.git.set("core.logAllRefUpdates=false").run(&[
         "update-ref",
         "--no-deref",
-        &keeper_reference(id, alias),
+        &base_reference(id, alias),
         base.start(),
     ])?;
     let references = checkout
@@ -554,15 +554,12 @@ pub(crate) fn remove_worktree(
     alias: &str,
 ) -> Result<(), Error> {
     crate::remove_folder(folder).during("removing", folder)?;
-    super::lock::remove_stale_lock(&checkout.common_dir, &keeper_reference(id, alias))?;
-    checkout.git.run(&[
-        "update-ref",
-        "--no-deref",
-        "-d",
-        &keeper_reference(id, alias),
-    ])?;
+    super::lock::remove_stale_lock(&checkout.common_dir, &base_reference(id, alias))?;
+    checkout
+        .git
+        .run(&["update-ref", "--no-deref", "-d", &base_reference(id, alias)])?;
     // Removes the folders of the reference unless they contain references of other sandboxes.
-    let name = PathBuf::from(keeper_reference(id, alias));
+    let name = PathBuf::from(base_reference(id, alias));
     for folder in name.ancestors().skip(1).take(3) {
         let _kept = std::fs::remove_dir(checkout.common_dir.join(folder));
     }

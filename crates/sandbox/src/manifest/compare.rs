@@ -8,7 +8,7 @@ use cleveragents_domain::TreePath;
 use super::table::folder_of;
 use super::{Manifest, PathRecord};
 use crate::own_temporary::is_being_written;
-use crate::scan::{Extent, Names, Visitor, inside, walk_until};
+use crate::scan::{Extent, Names, Visitor, child_path, walk_until};
 use crate::scan_cancel::ScanCancel;
 use crate::scoped_dir::{Root, Stat};
 
@@ -135,7 +135,7 @@ impl Visitor for Comparison<'_> {
                 self.add_removed(path, row_name, record)?;
             }
             if has_newer {
-                let path = inside(path, name)?;
+                let path = child_path(path, name)?;
                 if let Some(known) = manifest.newer.get(&path) {
                     if known.is_none_or(|known| !known.is_unchanged(stat)) {
                         self.add_changed(path.clone(), *known, stat);
@@ -145,7 +145,7 @@ impl Visitor for Comparison<'_> {
                 }
             }
             if known.is_none_or(|known| !known.is_unchanged(stat)) {
-                self.add_changed(inside(path, name)?, known, stat);
+                self.add_changed(child_path(path, name)?, known, stat);
             }
         }
         for row in rows {
@@ -164,7 +164,7 @@ impl Comparison<'_> {
         name: &[u8],
         known: PathRecord,
     ) -> io::Result<()> {
-        let path = inside(folder, name)?;
+        let path = child_path(folder, name)?;
         if !self.manifest.newer.contains_key(&path) {
             self.found.pending.push((path, Some(known)));
         }

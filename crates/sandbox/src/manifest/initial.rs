@@ -27,7 +27,7 @@ pub(crate) fn write_first(
     write_table(place, 0, folders.collect())
 }
 
-/// Writes the manifest of an original when it was copied. Returns the paths that changed shortly before the copy, whose
+/// Writes the manifest of an original at the time of the copy. Returns the paths that changed shortly before the copy, whose
 /// times may not show a further change.
 pub(crate) fn write_original(place: &Path, copied: &CopiedTree) -> io::Result<Vec<TreePath>> {
     let mut unsettled = Vec::new();
@@ -37,9 +37,9 @@ pub(crate) fn write_original(place: &Path, copied: &CopiedTree) -> io::Result<Ve
         let mut folder = Folder::new(path.map_or(b"", TreePath::as_bytes));
         for (name, stat) in listing.entries() {
             let Some(mode) = stat.mode else { continue };
-            let known = PathRecord::seen(stat, mode, None, copied.moment);
+            let known = PathRecord::from_scan(stat, mode, None, copied.moment);
             if !known.is_unchanged(stat) {
-                unsettled.push(listing.inside(name)?);
+                unsettled.push(listing.child_path(name)?);
             }
             folder.push(name, known)?;
         }
@@ -60,7 +60,7 @@ impl Visitor for FolderCollector {
         let mut folder = Folder::new(path.map_or(b"", TreePath::as_bytes));
         for (name, stat) in names.sorted() {
             if let Some(mode) = stat.mode {
-                folder.push(name, PathRecord::seen(stat, mode, None, self.moment))?;
+                folder.push(name, PathRecord::from_scan(stat, mode, None, self.moment))?;
             }
         }
         self.folders.push(folder);

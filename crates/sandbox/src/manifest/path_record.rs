@@ -25,7 +25,7 @@ pub(crate) struct PathRecord {
 
 impl PathRecord {
     /// State from a scan at `moment`, in nanoseconds since the epoch.
-    pub(crate) fn seen(
+    pub(crate) fn from_scan(
         stat: &Stat,
         mode: FileMode,
         hash: Option<ContentHash>,

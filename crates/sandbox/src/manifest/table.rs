@@ -165,7 +165,6 @@ impl Table<Vec<u8>> {
         Self::from_source(std::fs::read(place)?)
     }
 
-    /// The rows of a folder.
     pub(super) fn rows(&self, folder: u64) -> io::Result<FolderRows<'_>> {
         Ok(FolderRows {
             table: self,

@@ -21,7 +21,7 @@ use pack::{Pack, Writer};
 const MAX_BUFFERED_BYTES: u64 = 4 << 20;
 /// Maximum size of stored content, in bytes. The history records a larger file and can remove it, but cannot restore or
 /// apply it. Otherwise a huge sparse file would block every operation.
-pub const LARGEST_KEPT: u64 = 16 << 30;
+pub const MAX_CONTENT_BYTES: u64 = 16 << 30;
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// Maximum number of new files that are synced one by one. For more files, one call syncs the whole file system.

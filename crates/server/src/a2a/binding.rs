@@ -126,7 +126,6 @@ pub(super) fn name_used_extensions(request_headers: &HeaderMap, response: &mut R
     }
 }
 
-/// Serializes a body as JSON.
 pub(super) fn json(body: &impl Serialize) -> Result<String, RequestError> {
     serde_json::to_string(body)
         .map_err(|error| RequestError::new(ErrorReason::Internal, error.to_string()))

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use super::send::MEDIA_TYPES;
 use super::{binding, extension};
 use crate::app::App;
+use crate::authorize::Permit;
 use crate::failure::Failure;
-use crate::gate::Permit;
 use crate::options::Conformance;
 use crate::problem::Problem;
 

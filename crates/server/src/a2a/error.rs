@@ -142,10 +142,7 @@ impl From<Error> for RequestError {
 
 impl From<Problem> for RequestError {
     fn from(problem: Problem) -> Self {
-        let mut codes = Code::ALL.iter();
-        let reason = codes
-            .find(|code| code.as_str() == problem.code)
-            .map_or(ErrorReason::Internal, |code| reason_of(*code));
+        let reason = Code::parse(&problem.code).map_or(ErrorReason::Internal, reason_of);
         Self::from_problem(reason, problem)
     }
 }

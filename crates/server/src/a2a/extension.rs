@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 use super::error::RequestError;
 use crate::api::operations::{self, OperationCall};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 
-/// The URI of the extension.
 pub(crate) const URI: &str = "urn:cleveragents:extensions:v1";
 
 /// Prefix of the methods of the extension.

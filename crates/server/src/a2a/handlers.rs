@@ -16,7 +16,7 @@ use super::error::RequestError;
 use super::stream::UpdateStream;
 use super::{card, push, send};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 
 /// Default and maximum number of tasks on a page.
 const DEFAULT_PAGE_SIZE: i64 = 50;
@@ -112,12 +112,11 @@ impl MethodCall {
         let task = stored
             .filter(|task| self.is_tenant(&task.namespace))
             .ok_or_else(not_found)?;
-        let authorized = self.authorize(&task.namespace).await;
-        let caller = self.permit.caller();
-        if authorized.is_err() && !caller.may(Scope::Tasks, Permission::Read, &task.namespace) {
-            return Err(not_found());
-        }
-        authorized.map(|()| task)
+        let needed = permission_of(self.method);
+        self.permit
+            .on_object(&self.app, needed, &task.namespace, not_found)
+            .await?;
+        Ok(task)
     }
 
     /// True if the request names this namespace as its tenant, or names no tenant.

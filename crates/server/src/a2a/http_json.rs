@@ -14,9 +14,10 @@ use super::binding;
 use super::error::RequestError;
 use super::handlers::{self, MethodCall, MethodResponse, MethodResult};
 use crate::app::App;
+use crate::authorize::Permit;
 use crate::callers::Credentials;
-use crate::gate::{self, Permit};
 use crate::problem::Problem;
+use crate::request_body;
 
 /// Answers a request.
 pub(super) async fn answer(
@@ -64,7 +65,7 @@ async fn call(
     binding::check_offered(&app, &parts.headers, method)?;
     let mut params = if parts.method == http::Method::POST {
         binding::check_content_type(&parts.headers)?;
-        let bytes = gate::body(&app, body).await?;
+        let bytes = request_body::read(&app, body).await?;
         http_json::read_body(method, &bytes)?
     } else {
         binding::query(&parts.uri)

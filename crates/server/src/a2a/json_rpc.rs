@@ -16,9 +16,10 @@ use super::error::RequestError;
 use super::handlers::{self, MethodCall, MethodResult};
 use super::{binding, extension};
 use crate::app::App;
+use crate::authorize::Permit;
 use crate::callers::Credentials;
-use crate::gate::{self, Permit};
 use crate::problem::Problem;
+use crate::request_body;
 
 /// Responds to a GET, which JSON-RPC does not use.
 pub(super) async fn explain(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
@@ -60,7 +61,7 @@ async fn read(
     body: axum::body::Body,
 ) -> Result<json_rpc::Request, RequestError> {
     binding::check_content_type(&parts.headers)?;
-    let body = gate::body(app, body).await?;
+    let body = request_body::read(app, body).await?;
     Ok(json_rpc::Request::parse(&body)?)
 }
 

@@ -16,7 +16,6 @@ use super::error::RequestError;
 use super::handlers::{MethodCall, PushConfigList};
 use crate::app::App;
 
-/// Timeout of a delivery.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Maximum number of concurrent deliveries.

@@ -35,18 +35,18 @@ impl EventSender {
     /// Sends the last event: `end` with the result, or `problem`.
     pub(super) fn end(&self, outcome: Result<&impl Serialize, &Problem>) {
         match outcome {
-            Ok(ended) => self.send("end", ended),
+            Ok(result) => self.send("end", result),
             Err(problem) => self.send("problem", problem),
         }
     }
 }
 
 /// A streamed response and its sending half.
-pub(super) fn answer() -> (EventSender, Response) {
-    let (sender, pieces) = mpsc::unbounded_channel();
-    let events = stream::unfold(pieces, |mut pieces| async move {
-        let event: Event = pieces.recv().await?;
-        Some((Ok::<_, Infallible>(event), pieces))
+pub(super) fn streamed_response() -> (EventSender, Response) {
+    let (sender, events) = mpsc::unbounded_channel();
+    let events = stream::unfold(events, |mut events| async move {
+        let event: Event = events.recv().await?;
+        Some((Ok::<_, Infallible>(event), events))
     });
     let headers = [(CACHE_CONTROL, "no-store")];
     let response = (headers, Sse::new(events)).into_response();

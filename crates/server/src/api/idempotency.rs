@@ -19,8 +19,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::gate::{self, Permit};
+use crate::authorize::Permit;
 use crate::problem::Problem;
+use crate::request_body;
 use crate::routes::RouteResponse;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -129,7 +130,7 @@ pub(crate) async fn once(
     handler: fn(Arc<App>, Permit, Request) -> RouteResponse,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let body = gate::body(app, body).await?;
+    let body = request_body::read(app, body).await?;
     let Some(key) = key(app, permit.caller(), &parts, &body)? else {
         return Err(Problem::new(Code::Internal, "the request has no key"));
     };

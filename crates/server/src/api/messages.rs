@@ -16,7 +16,7 @@ use super::types::{
 };
 use super::{idempotency, request};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::problem::Problem;
 use crate::routes::{Route, RouteScope, Verb, permitted, permitted_with_keys, schema_of};
 
@@ -56,7 +56,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     // Databases hold signed 64-bit numbers.
     let from = Sequence(from.0.min(i64::MAX.cast_unsigned()));
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
-    let count = paging.wanted();
+    let count = paging.query_limit();
     let rows = crate::blocking(move || sessions.messages(id, from, count)).await?;
     let page: Page<MessageDocument> = paging.page(rows, |last| last.sequence.0);
     Ok(axum::Json(page).into_response())

@@ -19,7 +19,6 @@ use crate::routes::Route;
 
 pub(crate) use append::Appender;
 
-/// The tables of routes.
 pub(crate) static TABLES: &[&[Route]] = &[
     openapi::ROUTES,
     events::ROUTES,

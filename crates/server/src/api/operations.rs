@@ -16,8 +16,8 @@ use super::event_sender::{self, EventSender};
 use super::request;
 use super::types::{DoneDocument, OperationDocument, Page};
 use crate::app::App;
+use crate::authorize::Permit;
 use crate::failure::Failure;
-use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
@@ -45,7 +45,7 @@ pub(crate) static ROUTES: &[Route] = &[
             Parameter {
                 name: "namespace",
                 place: "query",
-                about: "The namespace of names without one; the caller's only writable namespace by default",
+                about: "The namespace to assume for names without one; by default the caller's only writable namespace",
                 schema: schema_of::<Option<String>>,
             },
             Parameter {
@@ -101,7 +101,7 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
         let outcome = call.run(&app, &permit, parameters).await?;
         return Ok(axum::Json(outcome).into_response());
     }
-    let (sender, response) = event_sender::answer();
+    let (sender, response) = event_sender::streamed_response();
     let observer = Arc::new(AgentEventSender(sender.clone()));
     // Invalid and unauthorized requests are rejected before the stream starts.
     let prepared = call.prepare(&app, &permit, parameters, observer).await?;

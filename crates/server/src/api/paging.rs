@@ -68,7 +68,7 @@ impl<T: FromStr> PageRequest<T> {
     }
 
     /// Number of items to query: one more than the page holds, which shows whether there is a next page.
-    pub(crate) const fn wanted(&self) -> u64 {
+    pub(crate) const fn query_limit(&self) -> u64 {
         self.limit + 1
     }
 

@@ -15,7 +15,7 @@ use super::paging::{CURSOR, LIMIT, PageRequest};
 use super::request;
 use super::types::{AcceptedDocument, DoneDocument, Page, PlanDocument};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::plan_driver;
 use crate::problem::Problem;
 use crate::routes::{Handler, Route, RouteScope, Verb, permitted, schema_of};
@@ -148,7 +148,7 @@ pub(crate) static ROUTES: &[Route] = &[
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let paging = PageRequest::<PlanId>::read(&request)?;
     let (plans, visible) = (app.services.plans(), permit.visible());
-    let (before, count) = (paging.after, paging.wanted());
+    let (before, count) = (paging.after, paging.query_limit());
     let rows = crate::blocking(move || plans.page(&visible, before, count)).await?;
     let page: Page<PlanDocument> = paging.page(rows, |last| last.id);
     Ok(axum::Json(page).into_response())

@@ -9,8 +9,8 @@ use http::{HeaderMap, Uri};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::gate;
 use crate::problem::Problem;
+use crate::request_body;
 
 /// The body of a request as JSON.
 pub(crate) async fn json<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Problem> {
@@ -35,7 +35,7 @@ pub(crate) async fn whole(
                 .with_status(http::StatusCode::UNSUPPORTED_MEDIA_TYPE),
         );
     }
-    gate::body(app, body).await
+    request_body::read(app, body).await
 }
 
 /// Reads JSON.
@@ -93,7 +93,6 @@ pub(crate) fn unexpected(error: cleveragents_application::SessionError) -> Probl
     problem
 }
 
-/// A version as an `ETag`.
 pub(crate) fn etag(version: Version) -> String {
     format!("\"{version}\"")
 }

@@ -16,7 +16,7 @@ use super::types::{
     ChangedSessionDocument, ForkDocument, HitDocument, NewSessionDocument, Page, SessionDocument,
 };
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
@@ -178,7 +178,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         actor: query.actor.as_deref().map(actor).transpose()?,
         ..SessionFilter::default()
     };
-    let (before, count) = (paging.after, paging.wanted());
+    let (before, count) = (paging.after, paging.query_limit());
     let rows = crate::blocking(move || sessions.page(&filter, before, count)).await?;
     let page: Page<SessionDocument> = paging.page(rows, |last| last.id);
     Ok(axum::Json(page).into_response())
@@ -238,7 +238,7 @@ fn check_namespace(text: &str) -> Result<(), Problem> {
         Ok(name) if name.namespace() == text && name.server().is_none() => Ok(()),
         _ => Err(Problem::new(
             Code::MalformedRequest,
-            "`namespace` must be lower-case letters, digits, `_` or `-`",
+            "`namespace` must consist of lowercase letters, digits, `_` or `-`",
         )),
     }
 }

@@ -15,7 +15,7 @@ use super::event_sender::{self, EventSender};
 use super::request;
 use super::types::{NewTurnDocument, TurnDocument};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
@@ -65,7 +65,7 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     }
     // The work is registered before the response starts, so that a stopping server waits for it.
     let work = app.begin(slot)?;
-    let (sender, response) = event_sender::answer();
+    let (sender, response) = event_sender::streamed_response();
     crate::spawn_task(async move {
         let observer = Arc::new(AnswerPieces(sender.clone()));
         let outcome = work.run(move |cancel| answer(observer, cancel)).await;

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::provider::{MODEL, Provider};
 
 /// Timeout of every wait in a test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running server.
 pub(crate) struct Server {
@@ -90,7 +90,7 @@ impl Server {
                 ))
                 .expect("serves");
         });
-        let address = address.recv_timeout(PATIENCE).expect("it listens");
+        let address = address.recv_timeout(TIMEOUT).expect("it listens");
         Self {
             url: format!("http://{address}"),
             provider,
@@ -209,7 +209,7 @@ impl Events<'_> {
                 continue;
             }
             let chunk = self.client.runtime.block_on(async {
-                tokio::time::timeout(PATIENCE, self.response.chunk())
+                tokio::time::timeout(TIMEOUT, self.response.chunk())
                     .await
                     .expect("in time")
                     .expect("no broken answer")
@@ -278,7 +278,7 @@ impl Client {
             request = request.body(body.to_owned());
         }
         self.runtime
-            .block_on(async { tokio::time::timeout(PATIENCE, request.send()).await })
+            .block_on(async { tokio::time::timeout(TIMEOUT, request.send()).await })
             .expect("in time")
             .expect("an answer")
     }
@@ -401,7 +401,7 @@ impl Client {
                 return task;
             }
             assert!(
-                started_at.elapsed() < PATIENCE,
+                started_at.elapsed() < TIMEOUT,
                 "the task is not {state}: {task}"
             );
             std::thread::sleep(Duration::from_millis(10));

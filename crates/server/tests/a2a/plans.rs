@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::harness::{A2aBinding, PATIENCE, Server, message, provider_options, state};
+use crate::harness::{A2aBinding, Server, TIMEOUT, message, provider_options, state};
 use cleveragents_application::{
     ActionService, LinkRequest, NewProject, ProjectService, Register, ResourceService,
 };
@@ -161,10 +161,7 @@ fn a_failed_plan_fails_its_task_and_a_cancelled_task_cancels_its_plan() {
         database.count(cancelled) == 1
     };
     while !is_cancelled() {
-        assert!(
-            started_at.elapsed() < PATIENCE,
-            "the plan was not cancelled"
-        );
+        assert!(started_at.elapsed() < TIMEOUT, "the plan was not cancelled");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

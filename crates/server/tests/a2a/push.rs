@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::harness::{
-    A2aBinding, BINDINGS, PATIENCE, Server, local_options, message, provider_options, state,
+    A2aBinding, BINDINGS, Server, TIMEOUT, local_options, message, provider_options, state,
 };
 use crate::provider::Provider;
 use cleveragents_domain::{EventKind, Position};
@@ -70,7 +70,7 @@ impl Webhook {
 
     fn next(&self) -> PostedRequest {
         self.posted
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .expect("something is posted")
     }
 }

@@ -135,7 +135,7 @@ fn a_task_of_a_killed_server_is_resumed() {
         let id = client.begin("hold it");
         client.wait_for(&id, "TASK_STATE_WORKING");
         send_line(&id);
-        std::thread::sleep(crate::harness::PATIENCE);
+        std::thread::sleep(crate::harness::TIMEOUT);
         return;
     }
     let database = TestDatabase::sqlite();

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 
 use crate::harness::{
-    A2aBinding, BINDINGS, PATIENCE, Server, local_options, message, provider_options, state,
+    A2aBinding, BINDINGS, Server, TIMEOUT, local_options, message, provider_options, state,
 };
 use crate::provider::wait_for;
 use cleveragents_testkit::TestDatabase;
@@ -80,7 +80,7 @@ fn a_task_continues_after_its_caller_disconnects() {
             if let Some(task) = list["tasks"].as_array().expect("a list").first() {
                 break task["id"].as_str().expect("an id").to_owned();
             }
-            assert!(started_at.elapsed() < PATIENCE, "the task was not started");
+            assert!(started_at.elapsed() < TIMEOUT, "the task was not started");
         };
         wait_for("the model is asked", || {
             !server.provider.prompts().is_empty()

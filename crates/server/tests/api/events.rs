@@ -292,7 +292,7 @@ fn shutdown_ends_the_stream_after_pending_events() {
         read_events(&mut stream, 1),
         [("session.created".to_owned(), session)]
     );
-    server.ended();
+    server.shut_down();
     while let Some(sent) = stream.block() {
         assert_eq!(sent.data, None);
     }

@@ -110,13 +110,14 @@ fn the_rate_limit_applies_per_caller() {
         .expect(200);
     // Requests with wrong tokens are limited too: guessing is slow, and the audit log does not fill up.
     let statuses: Vec<_> = (0..200)
-        .map(|_| server.stranger().get("/api/v1/sessions").status)
+        .map(|_| server.client_without_token().get("/api/v1/sessions").status)
         .collect();
     assert_eq!(statuses[0], 401);
     assert!(statuses.contains(&429));
-    wait_until("strangers are below the rate limit again", || {
-        server.stranger().get("/api/v1/sessions").status == 401
-    });
+    wait_until(
+        "callers without a token are below the rate limit again",
+        || server.client_without_token().get("/api/v1/sessions").status == 401,
+    );
     let stranger = |number: u32| {
         let token = Some(format!("ca_guess{number}"));
         crate::harness::Client::new(server.address, token)

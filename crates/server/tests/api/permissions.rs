@@ -332,13 +332,13 @@ fn every_role_has_exactly_the_permissions_of_its_table() {
         let columns = match &route.needs {
             None => {
                 if route.is_covered() {
-                    let status = server.stranger().get(&route.path).status;
+                    let status = server.client_without_token().get(&route.path).status;
                     check(&route, None, "acme", status);
                 }
                 "no token needed | | yes | yes | yes | yes | yes | |".to_owned()
             }
             Some((least, place)) => {
-                check_stranger(&server, &route);
+                check_without_token(&server, &route);
                 if route.is_covered() {
                     check_other_scopes(&server, &route);
                     let own = own_statuses(&server, &route, &callers);
@@ -393,10 +393,13 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
         status
     };
     let mut stranger = 429;
-    wait_until("strangers are below the rate limit again", || {
-        stranger = ask(&server.stranger(), "acme");
-        stranger != 429
-    });
+    wait_until(
+        "callers without a token are below the rate limit again",
+        || {
+            stranger = ask(&server.client_without_token(), "acme");
+            stranger != 429
+        },
+    );
     assert_eq!(stranger, 401, "{name}");
     let least: Role = method.least.parse().expect("a role");
     let refused = |is_seen: bool| match method.kind {
@@ -500,12 +503,15 @@ fn elsewhere(server: &Server, route: &Route, callers: &Callers) -> String {
 }
 
 /// Checks that requests without a valid token are rejected and recorded, at a limited rate.
-fn check_stranger(server: &Server, route: &Route) {
+fn check_without_token(server: &Server, route: &Route) {
     let mut status = 429;
-    wait_until("strangers are below the rate limit again", || {
-        status = route.ask(server, &server.stranger(), "acme");
-        status != 429
-    });
+    wait_until(
+        "callers without a token are below the rate limit again",
+        || {
+            status = route.ask(server, &server.client_without_token(), "acme");
+            status != 429
+        },
+    );
     assert_eq!(status, 401, "{} {}", route.method, route.path);
 }
 

@@ -118,10 +118,10 @@ fn a_stopping_server_finishes_running_work_and_rejects_new_work() {
         connection.answer("GET").status
     };
     assert_eq!(ready(), 200);
-    server.announce_end();
+    server.begin_shutdown();
     wait_until("the server is stopping", || ready() == 503);
     server.double.release();
     let answer = running.join().expect("ends").expect(200);
     assert_eq!(answer.json()["text"], "on");
-    server.ended();
+    server.shut_down();
 }

@@ -46,7 +46,6 @@ pub struct AgentSkill {
     pub steps: Vec<Step>,
     /// Instructions for the model.
     pub body: String,
-    /// Path of the folder.
     pub folder: PathBuf,
     /// Deviations from the standard that other programs may reject.
     pub deviations: Vec<DefinitionFileError>,

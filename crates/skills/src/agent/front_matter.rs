@@ -133,8 +133,9 @@ impl<'t> FrontMatterReader<'t> {
                     let marker = error.marker();
                     let place = (marker.line() as u64 + 1, marker.col() as u64 + 1);
                     let message = format!("the front matter is not valid YAML: {}", error.info());
-                    return Err(at(place, message)
-                        .fixed_by("correct it there; quote texts that contain `: ` or `#`"));
+                    return Err(at(place, message).fixed_by(
+                        "correct the file at this line; quote texts that contain `: ` or `#`",
+                    ));
                 }
             }
         }
@@ -215,7 +216,7 @@ impl<'t> FrontMatterReader<'t> {
             };
             if fields.iter().any(|field| field.name == name) {
                 return Err(at(key.place, format!("the field `{name}` occurs twice"))
-                    .fixed_by("leave one of them out"));
+                    .fixed_by("remove one of them"));
             }
             let (event, span) = self.expect()?;
             let value = self.node(event, span, depth + 1)?;

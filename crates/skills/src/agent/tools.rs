@@ -280,7 +280,7 @@ impl PreparedSkillCall<'_> {
             }
         }
         let note = is_cut.then(|| "The instructions are truncated.".to_owned());
-        Ok(Answer::written().noting(note))
+        Ok(Answer::written().with_note(note))
     }
 
     fn read(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
@@ -302,7 +302,7 @@ impl PreparedSkillCall<'_> {
         }
         call.output.bytes(&bytes);
         let note = is_cut.then(|| format!("The file is truncated after {MAX_FILE} bytes."));
-        Ok(Answer::written().noting(note))
+        Ok(Answer::written().with_note(note))
     }
 
     fn run_script(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {

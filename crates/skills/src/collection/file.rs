@@ -140,25 +140,25 @@ fn each<E, T: WithPlace>(
 ) -> Result<Vec<T>, DefinitionFault> {
     let converted = entries.into_iter().map(|entry| {
         let place = place(&entry);
-        let converted = convert(entry.value).map_err(|fault| fault.placed(place))?;
-        Ok(converted.placed(place))
+        let converted = convert(entry.value).map_err(|fault| fault.at_place(place))?;
+        Ok(converted.at_place(place))
     });
     converted.collect()
 }
 
 /// A value with its position in the file.
 trait WithPlace {
-    fn placed(self, place: Place) -> Self;
+    fn at_place(self, place: Place) -> Self;
 }
 
 impl WithPlace for SkillToolUse {
-    fn placed(self, place: Place) -> Self {
+    fn at_place(self, place: Place) -> Self {
         Self { place, ..self }
     }
 }
 
 impl WithPlace for Include {
-    fn placed(self, place: Place) -> Self {
+    fn at_place(self, place: Place) -> Self {
         Self { place, ..self }
     }
 }
@@ -248,7 +248,7 @@ fn group(
                 None => format!("write one of {}", names.collect::<Vec<_>>().join(", ")),
             };
             let fault = Fault::new(format!("group `{group}` of built-in tools does not exist"));
-            DefinitionFault::rule(fault, fix).placed(place)
+            DefinitionFault::rule(fault, fix).at_place(place)
         })
 }
 
@@ -266,7 +266,7 @@ fn anonymous(
         let name = &tool.spec().name;
         if tools.iter().any(|other| other.spec().name == *name) {
             let fault = Fault::new(format!("there are two tools named `{name}` in this skill"));
-            return Err(DefinitionFault::rule(fault, "rename one of them").placed(place));
+            return Err(DefinitionFault::rule(fault, "rename one of them").at_place(place));
         }
         tools.push(Arc::new(tool));
     }
@@ -278,7 +278,7 @@ fn servers(entries: Servers) -> Result<Vec<Server>, DefinitionFault> {
     for (name, entry) in entries.0 {
         let place = place(&entry);
         let wrong = |message: String, fix: &str| {
-            Err(DefinitionFault::rule(Fault::new(message), fix).placed(place))
+            Err(DefinitionFault::rule(Fault::new(message), fix).at_place(place))
         };
         let Value::Object(mut definition) = entry.value else {
             return wrong(

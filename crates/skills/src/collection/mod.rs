@@ -21,7 +21,6 @@ pub type Place = (u64, u64);
 /// A parsed skill; [`flatten`](crate::flatten) resolves its references.
 #[derive(Debug, Clone)]
 pub struct Skill {
-    /// Name of the skill.
     pub name: Name,
     /// Purpose of the skill.
     pub description: String,
@@ -37,14 +36,12 @@ pub struct Skill {
     pub servers: Vec<Server>,
     /// Folders of agent skills.
     pub folders: Vec<(PathBuf, Place)>,
-    /// Path of the file.
     pub file: PathBuf,
 }
 
 /// A tool named by a skill.
 #[derive(Debug, Clone)]
 pub struct SkillToolUse {
-    /// Name of the tool.
     pub tool: ToolName,
     /// Overrides of the skill.
     pub change: CapabilityChange,
@@ -55,7 +52,6 @@ pub struct SkillToolUse {
 /// A skill that another skill includes.
 #[derive(Debug, Clone)]
 pub struct Include {
-    /// Name of the skill.
     pub skill: Name,
     /// Overrides for some tools of the included skill.
     pub overrides: Vec<SkillToolUse>,
@@ -66,9 +62,7 @@ pub struct Include {
 /// A server named by a skill, as written: variables are not replaced yet, so it contains no secret.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
-    /// Name of the server.
     pub name: String,
-    /// Definition of the server.
     pub definition: Value,
     /// Position in the file.
     pub place: Place,

@@ -121,7 +121,6 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewAttempt) -> Result<Option<u64>
     Ok(Some(number))
 }
 
-/// Result of an attempt.
 #[derive(Debug, Clone)]
 pub struct AttemptResult {
     pub outcome: AttemptOutcome,
@@ -269,7 +268,7 @@ pub fn count_open_changes(reader: &mut dyn Reader, pool: &str) -> Result<u64, Er
     row.map_or(Ok(0), |mut row| row.take())
 }
 
-/// The attempts of the present round on all open items of a project, oldest first.
+/// The attempts of the current round on all open items of a project, oldest first.
 pub fn past_of_project(
     reader: &mut dyn Reader,
     project: &str,

@@ -30,9 +30,9 @@ pub struct AuditFilter {
 
 /// Result of verifying the hash chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ChainVerdict {
     /// Every entry is unchanged.
-    Whole {
+    Intact {
         /// Number of entries.
         count: u64,
         /// Hash of the last entry.
@@ -143,7 +143,7 @@ pub fn list(reader: &mut dyn Reader, filter: &AuditFilter) -> Result<Vec<AuditEn
 }
 
 /// Verifies the whole chain.
-pub fn verify(reader: &mut dyn Reader) -> Result<Verdict, Error> {
+pub fn verify(reader: &mut dyn Reader) -> Result<ChainVerdict, Error> {
     let (mut number, mut hash) = (0_u64, AUDIT_BEGINNING.to_owned());
     loop {
         let page = reader.query(
@@ -158,13 +158,13 @@ pub fn verify(reader: &mut dyn Reader) -> Result<Verdict, Error> {
         for row in page {
             let entry = read(row)?;
             if entry.number != number + 1 {
-                return Ok(Verdict::Broken {
+                return Ok(ChainVerdict::Broken {
                     number: number + 1,
                     reason: "is missing",
                 });
             }
             if !entry.follows(number, &hash) {
-                return Ok(Verdict::Broken {
+                return Ok(ChainVerdict::Broken {
                     number: entry.number,
                     reason: "was changed after it was written",
                 });
@@ -177,19 +177,19 @@ pub fn verify(reader: &mut dyn Reader) -> Result<Verdict, Error> {
     }
     let head = reader.query_first("SELECT number, hash FROM audit_head WHERE one = 1", &[])?;
     let Some(mut head) = head else {
-        return Ok(Verdict::Broken {
+        return Ok(ChainVerdict::Broken {
             number: number + 1,
             reason: "cannot be verified: the head of the chain is missing",
         });
     };
     let (last, last_hash): (u64, String) = (head.take()?, head.take()?);
     if last != number || last_hash != hash {
-        return Ok(Verdict::Broken {
+        return Ok(ChainVerdict::Broken {
             number: number.min(last) + 1,
             reason: "is missing, or was added outside the program",
         });
     }
-    Ok(Verdict::Whole {
+    Ok(ChainVerdict::Intact {
         count: number,
         head: hash,
     })

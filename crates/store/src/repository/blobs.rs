@@ -9,7 +9,7 @@ use crate::transaction::{Reader, UnitOfWork};
 use crate::value::params;
 
 /// Minimum size in bytes at which content is compressed.
-const COMPRESSION_MINIMUM: usize = 256;
+const MIN_COMPRESSED_BYTES: usize = 256;
 const COMPRESSION_LEVEL: i32 = 3;
 
 /// Minimum age in seconds before unreferenced content is removed, so that a unit of work that is
@@ -25,7 +25,7 @@ const UNREFERENCED: &str = " FROM blobs WHERE created_at < ?1 \
 /// Stores content once and returns its hash.
 pub fn put(unit: &mut UnitOfWork<'_>, content: &[u8]) -> Result<ContentHash, Error> {
     let hash = ContentHash::of_bytes(content);
-    let packed = (content.len() >= COMPRESSION_MINIMUM)
+    let packed = (content.len() >= MIN_COMPRESSED_BYTES)
         .then(|| zstd::bulk::compress(content, COMPRESSION_LEVEL))
         .transpose()
         .map_err(|error| Error::Internal(format!("content does not compress: {error}")))?

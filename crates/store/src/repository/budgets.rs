@@ -106,7 +106,6 @@ pub fn used(reader: &mut dyn Reader, scope: &str) -> Result<ScopeUsage, Error> {
     })
 }
 
-/// Reservations in a scope.
 pub fn reservations(reader: &mut dyn Reader, scope: &str) -> Result<Vec<StoredReservation>, Error> {
     reader
         .query(

@@ -16,7 +16,6 @@ macro_rules! columns {
 /// An invariant to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewInvariant {
-    /// Id of the new invariant.
     pub id: InvariantId,
     /// The sentence that must hold.
     pub text: String,

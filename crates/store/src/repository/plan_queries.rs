@@ -15,7 +15,6 @@ use crate::value::{Param, params};
 /// Summary of a plan for a page of plans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedPlan {
-    /// Plan id.
     pub id: PlanId,
     /// Name chosen by the user.
     pub name: Option<String>,
@@ -247,7 +246,6 @@ pub fn count_by_action(reader: &mut dyn Reader) -> Result<BTreeMap<String, u64>,
 /// Action and projects of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanSources {
-    /// Plan id.
     pub plan: PlanId,
     /// Name of its action; empty when it has none.
     pub action: String,

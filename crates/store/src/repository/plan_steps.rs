@@ -209,7 +209,6 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<StepRecord>,
 pub struct Guidance {
     /// Number within the plan.
     pub number: u64,
-    /// Text of the guidance.
     pub text: String,
     /// Decision that records the guidance.
     pub decision: DecisionId,

@@ -110,7 +110,6 @@ fn no_inputs() -> PlanInputs {
 /// A plan to store.
 #[derive(Debug, Clone)]
 pub struct NewPlan {
-    /// Id of the new plan.
     pub id: PlanId,
     /// Name chosen by the user.
     pub name: Option<String>,
@@ -147,7 +146,7 @@ impl NewPlan {
 }
 
 /// Namespace of a plan: that of its first project, or of its action.
-pub fn belongs_to(plan: &Plan) -> &str {
+pub fn plan_namespace(plan: &Plan) -> &str {
     namespace_of(&plan.action, &plan.inputs)
 }
 
@@ -290,7 +289,7 @@ pub struct TransitionDetails {
 }
 
 /// Changes the stage of a plan and clears the user input that it waits for. Returns the changed plan; `None` when the
-/// transition is not allowed from its present stage.
+/// transition is not allowed from its current stage.
 pub fn advance(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,

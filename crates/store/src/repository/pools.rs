@@ -23,7 +23,7 @@ pub fn lock_claims(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a pool dispatches, and since when.
+/// Whether a pool starts attempts, and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStatus {
     pub name: String,

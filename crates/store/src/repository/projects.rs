@@ -146,9 +146,7 @@ pub fn list(reader: &mut dyn Reader) -> Result<Vec<Project>, Error> {
 /// A project that links a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkingProject {
-    /// Project id.
     pub id: ProjectId,
-    /// Project name.
     pub name: Name,
     /// Alias of the resource in the project.
     pub alias: Alias,

@@ -265,7 +265,6 @@ pub struct Link {
     pub auto_discovered: bool,
 }
 
-/// All links.
 pub fn links(reader: &mut dyn Reader) -> Result<Vec<Link>, Error> {
     reader
         .query(

@@ -65,7 +65,6 @@ fn read(mut row: Row) -> Result<Run, Error> {
 /// Initial data of a run.
 #[derive(Debug, Clone)]
 pub struct NewRun {
-    /// Id of the new run.
     pub id: RunId,
     /// Namespace of the plan, project or caller that starts it.
     pub namespace: String,
@@ -274,7 +273,6 @@ pub fn get(
         .transpose()
 }
 
-/// Namespace of a run.
 pub fn namespace(reader: &mut dyn Reader, id: RunId) -> Result<Option<String>, Error> {
     let row = reader.query_first("SELECT namespace FROM runs WHERE run_id = ?1", params![id])?;
     row.map(|mut row| row.take()).transpose()

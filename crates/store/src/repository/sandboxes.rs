@@ -63,7 +63,6 @@ pub struct StoredMember {
 /// Initial data of a sandbox.
 #[derive(Debug, Clone)]
 pub struct NewSandbox {
-    /// Id of the new sandbox.
     pub id: SandboxId,
     /// Name chosen by the user.
     pub name: String,

@@ -1,6 +1,6 @@
 //! Full-text search over messages.
 //!
-//! SQLite has an FTS5 index that each search brings up to date, so that appending a message does not update it;
+//! SQLite has an FTS5 index that each search updates first, so that appending a message does not update it;
 //! PostgreSQL has a GIN index. On PostgreSQL, an excerpt shows the original message, or the message without punctuation
 //! if the query matches only that form.
 
@@ -27,7 +27,6 @@ pub struct Hit {
     /// Session of the message.
     pub session: SessionId,
     pub session_name: Option<SessionName>,
-    /// Id of the message.
     pub message: MessageId,
     /// Sequence number in the session.
     pub sequence: Sequence,

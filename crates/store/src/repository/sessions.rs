@@ -53,7 +53,6 @@ pub struct NewSession {
     pub name: Option<SessionName>,
     /// Actor that answers in it.
     pub actor: Option<ActorName>,
-    /// Namespace of the session.
     pub namespace: String,
     /// Automation profile for its plans.
     pub automation: String,
@@ -217,7 +216,6 @@ pub enum SortKey {
     Messages,
 }
 
-/// Sort direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     /// Default direction of the key.
@@ -240,7 +238,6 @@ pub struct SessionFilter {
     pub name_contains: Option<String>,
     /// Only sessions changed at or after this time.
     pub updated_since: Option<Timestamp>,
-    /// Sort key.
     pub sort: SortKey,
     /// Sort direction.
     pub direction: Direction,
@@ -253,7 +250,6 @@ pub struct SessionFilter {
 /// Summary of a session for lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedSession {
-    /// Session id.
     pub id: SessionId,
     /// Name chosen by the user.
     pub name: Option<SessionName>,

@@ -19,9 +19,7 @@ use crate::value::{Param, Row, params};
 /// A stored task, without its messages and artifacts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// Task id.
     pub id: TaskId,
-    /// Namespace of the task.
     pub namespace: String,
     /// Id of the conversation it belongs to, as chosen by the client.
     pub context: String,
@@ -50,9 +48,7 @@ pub struct Task {
 /// Initial data of a task.
 #[derive(Debug, Clone)]
 pub struct NewTask {
-    /// Id of the new task.
     pub id: TaskId,
-    /// Namespace of the task.
     pub namespace: String,
     /// Conversation it belongs to.
     pub context: String,
@@ -202,7 +198,6 @@ pub(super) fn locked(unit: &mut UnitOfWork<'_>, id: TaskId) -> Result<Option<Tas
     unit.query_first(&sql, params![id])?.map(read).transpose()
 }
 
-/// Adds a message to a task.
 pub fn add_message(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
@@ -451,7 +446,6 @@ pub fn updates<T: DeserializeOwned>(
 /// Filter for listing tasks.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
-    /// Visible namespaces.
     pub visible: Namespaces,
     /// Only tasks in this namespace.
     pub namespace: Option<String>,

@@ -13,7 +13,6 @@ use crate::value::{Row, params};
 /// A stored API token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Token id.
     pub id: TokenId,
     /// Name, recorded as the caller in events and the audit log.
     pub name: String,
@@ -125,7 +124,6 @@ pub fn revoke(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<bool, Error> {
     Ok(count == 1)
 }
 
-/// Records the use of a token.
 pub fn record_use(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(

@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// A write to a tracker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackerWrite {
     /// Also the idempotency key at the tracker.
@@ -160,7 +159,6 @@ pub fn postpone(
     Ok(touched == 1)
 }
 
-/// A waiting write by its id.
 pub fn waiting(reader: &mut dyn Reader, id: TrackerWriteId) -> Result<Option<TrackerWrite>, Error> {
     let row = reader.query_first(
         concat!(
@@ -182,7 +180,6 @@ pub fn has_waiting(reader: &mut dyn Reader, item: WorkItemId) -> Result<bool, Er
     Ok(row.is_some())
 }
 
-/// Counts of a source.
 pub fn counts(reader: &mut dyn Reader, source: &str) -> Result<OutboxCounts, Error> {
     let row = reader.query_first(
         "SELECT COALESCE(SUM(CASE WHEN state = 'waiting' THEN 1 ELSE 0 END), 0), \
@@ -200,7 +197,7 @@ pub fn counts(reader: &mut dyn Reader, source: &str) -> Result<OutboxCounts, Err
     )
 }
 
-/// Names the issue of an item. Returns `false` when the item has another one.
+/// Links an item to its issue. Returns `false` when the item has another issue.
 pub fn link_item(
     unit: &mut UnitOfWork<'_>,
     item: WorkItemId,
@@ -237,8 +234,8 @@ pub fn want_status(
     Ok(touched == 1)
 }
 
-/// Replaces the text of a waiting write of a pool's record that was never attempted. Returns `false` when there is
-/// none.
+/// Replaces the text of a pending write of a pool's record that was never attempted. Returns `false` if no such write
+/// exists.
 pub fn replace_status(
     unit: &mut UnitOfWork<'_>,
     source: &str,
@@ -266,7 +263,7 @@ pub fn status_record(
     row.map_or(Ok(None), |mut row| row.take())
 }
 
-/// Names the issue that is the record of a pool.
+/// Links a pool to the issue that is its record.
 pub fn link_status(
     unit: &mut UnitOfWork<'_>,
     source: &str,

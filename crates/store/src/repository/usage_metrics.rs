@@ -22,7 +22,7 @@ pub const BUCKET_BOUNDS: &[u64] = &[
 ];
 
 /// Maximum number of distinct tools. Models can invent names, so the number of names is unbounded.
-const MAXIMUM_TOOLS: u64 = 200;
+const MAX_TOOLS: u64 = 200;
 
 /// Histogram of durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub fn gather(reader: &mut dyn Reader) -> Result<UsageMetrics, Error> {
     })?;
     let most_called = format!(
         "tool_invocations WHERE outcome IN ('succeeded', 'failed') AND tool IN \
-         (SELECT tool FROM tool_invocations GROUP BY tool ORDER BY COUNT(*) DESC, tool LIMIT {MAXIMUM_TOOLS})"
+         (SELECT tool FROM tool_invocations GROUP BY tool ORDER BY COUNT(*) DESC, tool LIMIT {MAX_TOOLS})"
     );
     reader.query_each(
         &by_range("tool", &most_called, "finished_at"),
@@ -123,7 +123,7 @@ pub fn gather(reader: &mut dyn Reader) -> Result<UsageMetrics, Error> {
     )?;
     let errors = format!(
         "SELECT tool, COUNT(*) FROM tool_invocations WHERE outcome = 'failed' \
-         GROUP BY tool ORDER BY 2 DESC, tool LIMIT {MAXIMUM_TOOLS}"
+         GROUP BY tool ORDER BY 2 DESC, tool LIMIT {MAX_TOOLS}"
     );
     reader.query_each(&errors, &[], &mut |mut row| {
         metrics.tool_errors.insert(row.take()?, row.take()?);

@@ -159,7 +159,6 @@ macro_rules! result_columns {
 pub struct StoredResult {
     /// Number in the plan, from 0.
     pub number: u64,
-    /// The validation result.
     pub result: ValidationResult,
     /// Time at which it was stored.
     pub created_at: Timestamp,

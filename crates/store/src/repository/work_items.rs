@@ -182,7 +182,7 @@ pub(super) fn emit(
 #[derive(Debug, Clone)]
 pub struct ChangeOrigin {
     pub cause: TransitionCause,
-    /// Person, pool or source.
+    /// User, pool or source.
     pub by: String,
     pub reason: Option<String>,
 }
@@ -197,7 +197,6 @@ impl ChangeOrigin {
         }
     }
 
-    /// With a reason.
     #[must_use]
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());

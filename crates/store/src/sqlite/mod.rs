@@ -27,10 +27,10 @@ use crate::transaction::{Reader, Unit};
 use crate::url::Target;
 
 /// The oldest SQLite that does not corrupt a write-ahead log under concurrent writers.
-const SQLITE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
+const MIN_SQLITE_VERSION: (i32, &str) = (3_051_003, "3.51.3");
 
 /// Maximum number of units that share a commit.
-const BATCH_MAXIMUM: usize = 1024;
+const MAX_BATCH: usize = 1024;
 
 /// An open SQLite database.
 pub(crate) struct SqliteEngine {
@@ -38,7 +38,7 @@ pub(crate) struct SqliteEngine {
     // into the file, and a reader cannot do that. A copy of the database file alone would lack the changes in a
     // remaining log.
     readers: Option<Pool<OpenReader>>,
-    writer: GroupCommit<SqliteWriter, WaitForCompany>,
+    writer: GroupCommit<SqliteWriter, WaitForCallers>,
     /// The open file; `None` for an in-memory database.
     file: Option<OpenFile>,
 }
@@ -65,8 +65,8 @@ impl OpenFile {
         })
     }
 
-    /// Fails when the path now leads to another file, to an emptied one, or to none. An open file stays usable without its name, so SQLite
-    /// would keep writing to a file that no later process can open.
+    /// Fails if the path now refers to another file, an emptied file or no file. SQLite would keep writing to the open
+    /// file, which no later process could open.
     fn check(&self) -> Result<(), Error> {
         match self.path.metadata() {
             Ok(metadata)
@@ -114,7 +114,7 @@ impl SqliteEngine {
             options.busy_timeout,
         );
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
+            writer: GroupCommit::new(writer, WaitForCallers, MAX_BATCH),
             readers: Some(readers),
             file: Some(file),
         })
@@ -125,7 +125,7 @@ impl SqliteEngine {
         migrate::sqlite(&mut connection, Policy::Upgrade, options.progress.as_ref())?;
         let writer = SqliteWriter::new(connection, "in memory".to_owned(), options.busy_timeout);
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
+            writer: GroupCommit::new(writer, WaitForCallers, MAX_BATCH),
             readers: None,
             file: None,
         })
@@ -173,10 +173,10 @@ impl SqliteEngine {
 }
 
 fn check_version(number: i32, text: &str) -> Result<(), Error> {
-    if number < SQLITE_MINIMUM.0 {
+    if number < MIN_SQLITE_VERSION.0 {
         return Err(Error::SqliteTooOld {
             found: text.to_owned(),
-            needed: SQLITE_MINIMUM.1,
+            needed: MIN_SQLITE_VERSION.1,
         });
     }
     Ok(())
@@ -220,9 +220,9 @@ fn prepare_file(
 /// Refuses a non-empty file that is shorter than any database. SQLite would treat it as empty and overwrite it.
 /// Only the length is read: opening and closing the file here would drop the POSIX locks that this process holds on it.
 fn refuse_short_file(path: &std::path::Path) -> Result<(), Error> {
-    const SHORTEST: u64 = 512;
+    const MIN_DATABASE_BYTES: u64 = 512;
     let length = path.metadata().map_or(0, |file| file.len());
-    if (1..SHORTEST).contains(&length) {
+    if (1..MIN_DATABASE_BYTES).contains(&length) {
         return Err(Error::Damaged {
             database: path.display().to_string(),
             reason: format!("{length} bytes are too few for a database"),
@@ -309,23 +309,23 @@ impl Connect for OpenReader {
 /// These callers were just woken, and most of them write again at once: sharing a flush with them saves far more time
 /// than the wait costs. The caller of a batch with a single unit never waits.
 #[derive(Debug)]
-struct WaitForCompany;
+struct WaitForCallers;
 
-impl WaitForCompany {
+impl WaitForCallers {
     /// Maximum wait for the next unit.
-    const MAXIMUM_GAP: Duration = Duration::from_micros(60);
+    const MAX_GAP: Duration = Duration::from_micros(60);
     /// Maximum time after the first wait of a batch at which another wait may begin.
-    const MAXIMUM_TOTAL: Duration = Duration::from_millis(3);
+    const MAX_TOTAL: Duration = Duration::from_millis(3);
 }
 
-impl LingerPolicy for WaitForCompany {
+impl LingerPolicy for WaitForCallers {
     /// Time of the first wait of this batch.
-    type Patience = Option<Instant>;
+    type WaitState = Option<Instant>;
 
-    fn wait(&self, patience: &mut Option<Instant>, queued: &dyn Fn() -> usize) {
+    fn wait(&self, wait_state: &mut Option<Instant>, queued: &dyn Fn() -> usize) {
         let now = Instant::now();
-        let started = *patience.get_or_insert(now);
-        let end = (started + Self::MAXIMUM_TOTAL).min(now + Self::MAXIMUM_GAP);
+        let started = *wait_state.get_or_insert(now);
+        let end = (started + Self::MAX_TOTAL).min(now + Self::MAX_GAP);
         while queued() == 0 && Instant::now() < end {
             std::thread::yield_now();
         }

@@ -15,7 +15,7 @@ use super::connection::{Access, open, translate};
 use super::prepare_file;
 use crate::Options;
 use crate::error::Error;
-use crate::maintenance::beside;
+use crate::maintenance::companion_path;
 use crate::migrate::Policy;
 
 /// Result of a salvage.
@@ -31,7 +31,7 @@ const LOST_MESSAGE: &str = "[this message could not be read from the damaged dat
 
 /// Maximum number of messages that a session may count beyond its last readable message. A larger count is treated as
 /// damaged.
-const MAXIMUM_EXCESS: i64 = 100_000;
+const MAX_EXCESS: i64 = 100_000;
 
 /// Tables that are not copied: the new file has its own list of migrations, and the search index is rebuilt.
 const NOT_COPIED: &str = "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'message\\_search%' ESCAPE '\\' \
@@ -78,12 +78,12 @@ const REPAIR_SQL: &str = "
 /// Renames a damaged database and copies its readable rows into a new one.
 pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Salvage, Error> {
     let stamp = Timestamp::now().as_micros();
-    let set_aside = beside(path, &format!(".damaged-{stamp}"));
+    let set_aside = companion_path(path, &format!(".damaged-{stamp}"));
     rename(path, &set_aside)?;
     for suffix in ["-wal", "-shm"] {
-        let companion = beside(path, suffix);
+        let companion = companion_path(path, suffix);
         if companion.exists() {
-            rename(&companion, &beside(&set_aside, suffix))?;
+            rename(&companion, &companion_path(&set_aside, suffix))?;
         }
     }
     let fresh = prepare_file(path, options, Policy::Upgrade)?;
@@ -279,7 +279,7 @@ fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
     let (mut lost, now) = (0, Timestamp::now().as_micros());
     for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
         let (session, counted, present, after_last) = row;
-        let end = if counted > after_last + MAXIMUM_EXCESS {
+        let end = if counted > after_last + MAX_EXCESS {
             after_last
         } else {
             counted.max(after_last)

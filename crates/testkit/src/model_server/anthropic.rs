@@ -69,7 +69,6 @@ pub fn whole(blocks: &[Value], stop_reason: &str) -> Response {
     Response::json(200, &body.to_string())
 }
 
-/// An error response.
 pub fn error(status: u16, kind: &str, message: &str) -> Response {
     let body = json!({"type": "error", "error": {"type": kind, "message": message}});
     Response::json(status, &body.to_string())

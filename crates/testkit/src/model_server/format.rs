@@ -63,7 +63,7 @@ impl WireFormat {
     }
 
     /// Response with reasoning, then a text.
-    pub fn says(self, text: &str) -> Response {
+    pub fn text_response(self, text: &str) -> Response {
         self.answer(Some(text), &[])
     }
 

@@ -122,7 +122,6 @@ pub struct ReceivedRequest {
     pub path: String,
     /// Headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Request body.
     pub body: String,
 }
 

@@ -74,7 +74,6 @@ pub fn whole(text: &str, calls: &[(&str, &str, &str)]) -> Response {
     Response::json(200, &body.to_string())
 }
 
-/// An error response.
 pub fn error(status: u16, code: &str, message: &str) -> Response {
     let body = json!({"error": {"message": message, "type": code, "code": code}});
     Response::json(status, &body.to_string())

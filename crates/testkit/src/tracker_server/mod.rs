@@ -172,7 +172,6 @@ impl TrackerServer {
         self.state().repository.add_comment(number, login, body);
     }
 
-    /// Removes an issue.
     pub fn remove_issue(&self, number: u64) {
         self.state()
             .repository

@@ -12,7 +12,6 @@ const MAX_TITLE: usize = 255;
 /// Maximum length of a text at GitHub.
 const MAX_GITHUB_BODY: usize = 65_536;
 
-/// An answer.
 pub(super) struct ServerAnswer {
     pub(super) status: u16,
     pub(super) body: Value,

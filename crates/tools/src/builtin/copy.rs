@@ -180,14 +180,14 @@ impl<'p, 'a> Pair<'p, 'a> {
                 })
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        Ok(remove::touched(self.to, &new_entries))
+        Ok(remove::touched_paths(self.to, &new_entries))
     }
 
     fn relocate(self, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let parents = write::make_parents(self.to)?;
         let touched = union(
             union(
-                remove::touched(self.from, &self.inner),
+                remove::touched_paths(self.from, &self.inner),
                 self.touched_target()?,
             ),
             TouchedPaths::Paths(parents),

@@ -118,7 +118,7 @@ fn prepare_list(arguments: ListArguments, context: PrepareContext<'_>) -> Prepar
                 list.omitted
             )
         });
-        Ok(Answer::written().noting(note))
+        Ok(Answer::written().with_note(note))
     }))
 }
 

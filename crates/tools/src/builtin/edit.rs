@@ -116,7 +116,7 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
             .text(&format!(" (per edit: {})", count_texts.join(", ")));
     }
     let note = (!repairs.is_empty()).then(|| repairs.join("\n"));
-    Ok(Answer::written().touching(touched).noting(note))
+    Ok(Answer::written().touching(touched).with_note(note))
 }
 
 /// Reads a whole text file of at most [`MAX_FILE_SIZE`] bytes.

@@ -93,7 +93,7 @@ fn prepare_find(arguments: FindArguments, context: PrepareContext<'_>) -> Prepar
             1 => "1 file.".to_owned(),
             _ => format!("{total} files."),
         };
-        Ok(Answer::written().noting(Some(note)))
+        Ok(Answer::written().with_note(Some(note)))
     }))
 }
 

@@ -119,7 +119,7 @@ fn lines(
         None => String::new(),
     };
     let note = format!("Lines {first}–{last} of {number}.{next}");
-    Ok(Answer::written().noting(Some(note)))
+    Ok(Answer::written().with_note(Some(note)))
 }
 
 fn no_output(invocation: ToolInvocationId) -> Failure {
@@ -149,5 +149,5 @@ fn page(
     let remaining = page.total.saturating_sub(next);
     let note =
         (remaining > 0).then(|| format!("{remaining} more bytes: continue with offset {next}."));
-    Ok(Answer::written().noting(note))
+    Ok(Answer::written().with_note(note))
 }

@@ -1,9 +1,9 @@
 //! Resolves paths from tool arguments to places in the sandbox.
 //!
-//! A sandbox has one or more parts: folders, each with an alias. If there are several, a path starts
-//! with the alias of its part. An absolute path is accepted when it
-//! is inside a part. `..` and symlinks are resolved here by name, so that permission rules see the
-//! actual place. Files are opened afterwards relative to the part without following symlinks
+//! A sandbox has one or more parts: folders, each with an alias. If there are several, a path
+//! starts with the alias of its part. An absolute path is accepted when it is inside a part. `..`
+//! and symlinks are resolved here by name, so that permission rules see the actual place. Files are
+//! opened afterwards relative to the part without following symlinks
 //! ([`Root`](cleveragents_sandbox::Root)), so that a symlink created in between has no effect.
 
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ impl<'a> Place<'a> {
     }
 
     /// Requires a path below the root of the part.
-    pub(super) fn inner(self, given: &str) -> Result<Target<'a>, PrepareError> {
+    pub(super) fn into_target(self, given: &str) -> Result<Target<'a>, PrepareError> {
         match self.path {
             Some(path) => Ok(Target {
                 part: self.part,
@@ -163,7 +163,7 @@ pub(super) fn target<'a>(
     last: LastLink,
     access: Access,
 ) -> Result<Target<'a>, PrepareError> {
-    place(context, given, last, access)?.inner(given)
+    place(context, given, last, access)?.into_target(given)
 }
 
 /// A place in the sandbox, for tools that run as external processes.
@@ -218,7 +218,7 @@ pub(super) fn places<'a>(
     }
 }
 
-fn outside(given: &str, why: impl Into<String>) -> PrepareError {
+fn bad_path(given: &str, why: impl Into<String>) -> PrepareError {
     PrepareError::BadPath {
         path: given.chars().take(300).collect(),
         why: why.into(),
@@ -238,16 +238,16 @@ fn names_of(bytes: &[u8]) -> Names {
 /// Splits a path into its part and the remaining components.
 fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), PrepareError> {
     if given.contains('\0') {
-        return Err(outside(given, "it contains a NUL byte"));
+        return Err(bad_path(given, "it contains a NUL byte"));
     }
     if given.starts_with('/') {
         return parts
             .iter()
             .find_map(|part| Some((part, relative_names(part, Path::new(given))?)))
-            .ok_or_else(|| outside(given, "it is an absolute path outside the sandbox"));
+            .ok_or_else(|| bad_path(given, "it is an absolute path outside the sandbox"));
     }
     if given.starts_with('~') {
-        return Err(outside(given, "it is outside the sandbox"));
+        return Err(bad_path(given, "it is outside the sandbox"));
     }
     let mut names = names_of(given.as_bytes());
     let alias_of = |part: &&Part| {
@@ -282,7 +282,7 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Pr
         .map(|part| format!("`{}/`", part.alias))
         .collect();
     let aliases = aliases.join(", ");
-    Err(outside(
+    Err(bad_path(
         given,
         format!("it must start with the name of a part: {aliases}"),
     ))
@@ -314,7 +314,7 @@ fn resolve(
     while let Some(name) = remaining.pop_front() {
         if name == b".." {
             if resolved.pop().is_none() {
-                return Err(outside(given, "it is outside the sandbox"));
+                return Err(bad_path(given, "it is outside the sandbox"));
             }
             continue;
         }
@@ -324,22 +324,22 @@ fn resolve(
         }
         let current = joined(&resolved, given)?;
         let stat = part.root.stat(&current);
-        let stat = stat.map_err(|error| outside(given, error.to_string()))?;
+        let stat = stat.map_err(|error| bad_path(given, error.to_string()))?;
         let kind = stat.and_then(|stat| stat.mode).map(FileMode::kind);
         if kind != Some(FileKind::Symlink) {
             continue;
         }
         links += 1;
         if links > MAX_LINKS {
-            return Err(outside(given, "it contains a symlink loop"));
+            return Err(bad_path(given, "it contains a symlink loop"));
         }
         let link = part.root.read_link(&current);
-        let link = link.map_err(|error| outside(given, error.to_string()))?;
+        let link = link.map_err(|error| bad_path(given, error.to_string()))?;
         let mut next = if link.starts_with(b"/") {
             resolved.clear();
             let target = Path::new(OsStr::from_bytes(&link));
             relative_names(part, target).ok_or_else(|| {
-                outside(
+                bad_path(
                     given,
                     format!("the symlink `{current}` points outside the sandbox"),
                 )
@@ -358,5 +358,5 @@ fn resolve(
 }
 
 fn joined(names: &[Vec<u8>], given: &str) -> Result<TreePath, PrepareError> {
-    TreePath::from_bytes(names.join(&b'/')).map_err(|error| outside(given, error.to_string()))
+    TreePath::from_bytes(names.join(&b'/')).map_err(|error| bad_path(given, error.to_string()))
 }

@@ -205,6 +205,6 @@ impl Lines {
         } else {
             (first > 1).then(|| format!("Lines {first}–{last} of {total}."))
         };
-        Ok(Answer::written().noting(note))
+        Ok(Answer::written().with_note(note))
     }
 }

@@ -127,7 +127,7 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
         call.path_permissions()
             .check(&folder.part_path_of(&entry.path))?;
     }
-    let touched = touched(folder, &entries);
+    let touched = touched_paths(folder, &entries);
     for entry in entries.iter().rev() {
         call.check_running()
             .map_err(|failure| failure.touching(touched.clone()))?;
@@ -158,7 +158,7 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
 }
 
 /// The paths of a directory and its content, or [`TouchedPaths::Anything`] when there are too many to list.
-pub(super) fn touched(folder: &Target<'_>, entries: &[walk::TreeEntry]) -> TouchedPaths {
+pub(super) fn touched_paths(folder: &Target<'_>, entries: &[walk::TreeEntry]) -> TouchedPaths {
     if entries.len() > MAX_PATHS {
         return TouchedPaths::Anything;
     }

@@ -99,7 +99,7 @@ fn prepare_search(arguments: SearchArguments, context: PrepareContext<'_>) -> Pr
         };
         let needs_alias = places.len() > 1 || has_parts(call)?;
         for place in &places {
-            search.place(place, &options, needs_alias, call)?;
+            search.search_place(place, &options, needs_alias, call)?;
         }
         Ok(search.answer(limit, call))
     }))
@@ -183,7 +183,7 @@ struct Search {
 }
 
 impl Search {
-    fn place(
+    fn search_place(
         &self,
         place: &Place<'_>,
         options: &Options,
@@ -199,12 +199,12 @@ impl Search {
                 .binary_detection(BinaryDetection::quit(0))
                 .build();
             move |path: &TreePath| {
-                self.file(place, path, needs_alias, path_permissions, &mut searcher);
+                self.search_file(place, path, needs_alias, path_permissions, &mut searcher);
             }
         })
     }
 
-    fn file(
+    fn search_file(
         &self,
         place: &Place<'_>,
         path: &TreePath,
@@ -291,7 +291,7 @@ impl Search {
         } else {
             format!("{found}.")
         };
-        Answer::written().noting(Some(note))
+        Answer::written().with_note(Some(note))
     }
 }
 

@@ -189,7 +189,7 @@ fn prepare_command(
         check_ending(&finished, time)?;
         Ok(Answer {
             touched: TouchedPaths::Anything,
-            ..Answer::written().noting(Some("Exit code 0.".to_owned()))
+            ..Answer::written().with_note(Some("Exit code 0.".to_owned()))
         })
     }))
 }

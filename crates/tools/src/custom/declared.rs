@@ -17,7 +17,7 @@ impl Definition {
             Some(list) if !map.is_empty() => {
                 return Err(DefinitionFault::rule(
                     Fault::at(&list, "`resources` and `resource_slots` cannot both be set"),
-                    "leave one of them out",
+                    "remove one of them",
                 ));
             }
             Some(list) => list.value,
@@ -127,7 +127,7 @@ impl Definition {
                 nearest: None,
                 fix: None,
             };
-            return Err(DefinitionFault::rule(fault, "leave one of them out"));
+            return Err(DefinitionFault::rule(fault, "remove one of them"));
         }
         let access = match (read_only, writes) {
             (Some(true), Some(true)) => {
@@ -136,7 +136,7 @@ impl Definition {
                     Some(place) => Fault::at(place, message),
                     None => Fault::at(&self.name, message),
                 };
-                return Err(DefinitionFault::rule(fault, "leave one of them out"));
+                return Err(DefinitionFault::rule(fault, "remove one of them"));
             }
             (Some(true), _) | (_, Some(false)) => Access::Reads,
             // Without a declaration, assume that the tool writes.
@@ -180,7 +180,7 @@ impl Definition {
                     &other,
                     "`environment` and `execution_environment` cannot both be set",
                 ),
-                "leave one of them out",
+                "remove one of them",
             )),
             (Some(entry), None) => Ok(entry.0),
             (None, Some(entry)) => Ok(entry.value.0),

@@ -231,7 +231,7 @@ impl Definition {
             )),
             (Some(_), Some(code)) => Err(DefinitionFault::rule(
                 Fault::at(&code, "the tool has both a `command` and `code`"),
-                "leave one of them out",
+                "remove one of them",
             )),
         }
     }

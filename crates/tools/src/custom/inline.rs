@@ -51,7 +51,7 @@ impl Inline {
         }
         definition
             .finish(expand, file)
-            .map_err(|fault| fault.placed(place))
+            .map_err(|fault| fault.at_place(place))
     }
 }
 
@@ -129,7 +129,7 @@ impl Override {
             |given: Option<UnresolvedValue>| resolve::<bool>(given, expand, "`true` or `false`");
         let access = match (flag(entry.read_only)?, flag(entry.writes)?) {
             (Some(true), Some(true)) => {
-                return Err(DefinitionFault::rule(place, "leave one of them out"));
+                return Err(DefinitionFault::rule(place, "remove one of them"));
             }
             (Some(true), _) | (None, Some(false)) => Some(Access::Reads),
             (_, Some(true)) | (Some(false), _) => Some(Access::Writes),

@@ -113,7 +113,6 @@ impl CustomTool {
         Self { spec, program }
     }
 
-    /// The program of the tool.
     pub const fn program(&self) -> &Program {
         &self.program
     }

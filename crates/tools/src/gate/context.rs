@@ -101,7 +101,6 @@ pub struct CallContext<'a> {
     pub ledger: &'a dyn Ledger,
     /// Removes secrets from stored and shown texts.
     pub redactor: &'a dyn Redact,
-    /// Cancels the call.
     pub cancel: &'a Cancel,
     /// Maximum number of bytes of an output that the model is shown.
     pub shown_bytes: usize,

@@ -16,7 +16,6 @@ pub enum GateError {
         tool: String,
         /// The action that failed, such as "storing the record of the call".
         action: &'static str,
-        /// The error of the port.
         #[source]
         source: PortError,
     },
@@ -29,7 +28,6 @@ pub enum GateError {
         invocation: ToolInvocationId,
         /// The action that failed, such as "storing the record of the call".
         action: &'static str,
-        /// The error of the port.
         #[source]
         source: PortError,
     },

@@ -72,7 +72,6 @@ pub struct CallSuccess {
     pub captured: CapturedChanges,
     /// Checkpoint taken before the call.
     pub checkpoint: Option<CheckpointNumber>,
-    /// Duration of the call.
     pub elapsed: Duration,
 }
 
@@ -90,7 +89,6 @@ pub struct CallFailure {
     pub invocation: ToolInvocationId,
     /// The tool that ran.
     pub tool: ToolName,
-    /// Kind of failure.
     pub kind: FailureKind,
     /// Error message.
     pub message: String,
@@ -102,7 +100,6 @@ pub struct CallFailure {
     pub captured: CapturedChanges,
     /// Checkpoint taken before the call.
     pub checkpoint: Option<CheckpointNumber>,
-    /// Duration of the call.
     pub elapsed: Duration,
 }
 
@@ -113,7 +110,6 @@ pub struct Refusal {
     pub invocation: ToolInvocationId,
     /// The tool, as the model named it.
     pub tool: String,
-    /// Reason of the refusal.
     pub reason: RefusalReason,
 }
 

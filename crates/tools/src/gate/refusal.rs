@@ -1,4 +1,4 @@
-//! [`RefusalReason`]: why the gate refused a call, with advice for the model.
+//! [`RefusalReason`]: reason for which the gate refused a call, with advice for the model.
 
 use cleveragents_domain::{Code, MicroUsd};
 use serde::Serialize;

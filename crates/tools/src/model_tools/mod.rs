@@ -83,7 +83,6 @@ pub enum EditTool {
     /// `edit_file`: search and replace.
     #[default]
     EditFile,
-    /// `apply_patch`.
     ApplyPatch,
 }
 

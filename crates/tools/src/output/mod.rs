@@ -202,7 +202,6 @@ impl fmt::Display for LineRange {
 }
 
 impl ShownOutput {
-    /// Truncates bytes to a limit.
     pub fn truncate(bytes: &[u8], limit: usize) -> Self {
         let mut count = LineCount::default();
         count.add(bytes);

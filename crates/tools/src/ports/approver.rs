@@ -52,7 +52,6 @@ pub enum QuestionKind {
 pub struct Question<'a> {
     /// Subject of the question.
     pub kind: QuestionKind,
-    /// Text of the question.
     pub text: &'a str,
     /// Answers to choose from; empty for free text.
     pub options: &'a [String],

@@ -61,7 +61,6 @@ pub struct FinishedCall<'a> {
     pub error: Option<&'a str>,
     /// Changes that the call made in the sandbox.
     pub captured: &'a CapturedChanges,
-    /// Duration of the call.
     pub elapsed: Duration,
 }
 
@@ -78,7 +77,6 @@ pub struct RefusedCall<'a> {
     pub tool: &'a str,
     /// Redacted arguments; a text when they are not valid JSON.
     pub arguments: &'a Value,
-    /// Reason of the refusal.
     pub reason: &'a RefusalReason,
 }
 

@@ -29,7 +29,6 @@ pub struct Part {
 /// A path in one part of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartPath {
-    /// Alias of the part.
     pub alias: String,
     /// Path relative to the root of the part.
     pub path: TreePath,

@@ -108,7 +108,7 @@ impl FromStr for ToolPattern {
             };
             if !text.chars().all(legal) {
                 return Err(wrong(
-                    "a pattern contains only lower-case letters, digits, `_`, `-`, `*` and `?`"
+                    "a pattern contains only lowercase letters, digits, `_`, `-`, `*` and `?`"
                         .to_owned(),
                 ));
             }

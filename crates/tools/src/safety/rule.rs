@@ -92,7 +92,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The effect of the rule.
     pub const fn effect(&self) -> Effect {
         self.effect
     }

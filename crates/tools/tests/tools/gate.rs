@@ -80,7 +80,7 @@ fn spec() -> ToolSpec {
 }
 
 /// A fixture with one tool, and the number of times that the tool ran.
-fn desk_with(
+fn fixture_with(
     change: impl FnOnce(&mut ToolSpec),
     action: fn(&mut Call<'_>) -> Result<Answer, Failure>,
 ) -> (GateFixture, Arc<AtomicU64>) {
@@ -101,7 +101,7 @@ fn desk_with(
 }
 
 fn fixture() -> (GateFixture, Arc<AtomicU64>) {
-    desk_with(|_| {}, print_done)
+    fixture_with(|_| {}, print_done)
 }
 
 fn patterns(texts: &[&str]) -> Vec<cleveragents_tools::ToolPattern> {
@@ -285,7 +285,7 @@ fn defect_5506_a_tool_for_a_container_never_runs_on_the_host() {
         Environment::RequireContainer,
         Environment::Specific("box".to_owned()),
     ] {
-        let (fixture, runs) = desk_with(
+        let (fixture, runs) = fixture_with(
             |spec| spec.capability.environment = environment.clone(),
             print_done,
         );
@@ -295,7 +295,7 @@ fn defect_5506_a_tool_for_a_container_never_runs_on_the_host() {
 
 #[test]
 fn defect_4026_the_profile_is_checked_for_every_call() {
-    let (fixture, runs) = desk_with(|spec| spec.capability.is_unsafe = true, print_done);
+    let (fixture, runs) = fixture_with(|spec| spec.capability.is_unsafe = true, print_done);
     let message = check_refused(&fixture, &runs, "local/counter", GOOD, "profile");
     assert!(message.contains("unsafe"), "{message}");
 
@@ -349,7 +349,7 @@ fn limits_on_calls_and_cost_refuse_the_call_that_would_exceed_them() {
     assert!(fixture.call_text("local/counter", GOOD).is_success());
     check_refused(&fixture, &runs, "local/counter", GOOD, "call_limit");
 
-    let (mut fixture, runs) = desk_with(|spec| spec.cost = MicroUsd(400_000), print_done);
+    let (mut fixture, runs) = fixture_with(|spec| spec.cost = MicroUsd(400_000), print_done);
     fixture.profile.max_cost_per_plan = Some(MicroUsd(1_000_000));
     assert!(fixture.call_text("local/counter", GOOD).is_success());
     assert!(fixture.call_text("local/counter", GOOD).is_success());
@@ -359,7 +359,7 @@ fn limits_on_calls_and_cost_refuse_the_call_that_would_exceed_them() {
         "{message}"
     );
     // The stricter of two limits applies.
-    let (mut fixture, runs) = desk_with(|spec| spec.cost = MicroUsd(2), print_done);
+    let (mut fixture, runs) = fixture_with(|spec| spec.cost = MicroUsd(2), print_done);
     fixture.profile.max_total_cost = Some(MicroUsd(3));
     fixture.guards.max_total_cost = Some(MicroUsd(1));
     check_refused(&fixture, &runs, "local/counter", GOOD, "budget");
@@ -367,7 +367,7 @@ fn limits_on_calls_and_cost_refuse_the_call_that_would_exceed_them() {
 
 #[test]
 fn thirty_two_parallel_calls_do_not_exceed_the_budget() {
-    let (mut fixture, runs) = desk_with(|spec| spec.cost = MicroUsd(10), print_done);
+    let (mut fixture, runs) = fixture_with(|spec| spec.cost = MicroUsd(10), print_done);
     fixture.profile.max_total_cost = Some(MicroUsd(70));
     let fixture = &fixture;
     std::thread::scope(|scope| {
@@ -382,7 +382,7 @@ fn thirty_two_parallel_calls_do_not_exceed_the_budget() {
 
 #[test]
 fn a_refused_call_releases_its_reservation() {
-    let (mut fixture, runs) = desk_with(|spec| spec.cost = MicroUsd(10), print_done);
+    let (mut fixture, runs) = fixture_with(|spec| spec.cost = MicroUsd(10), print_done);
     fixture.profile.max_total_cost = Some(MicroUsd(10));
     fixture.rules =
         PermissionRules::parse("deny local/counter(bad)", Effect::Allow).expect("rules");
@@ -454,7 +454,7 @@ fn defect_5086_without_a_checkpoint_writing_tools_are_refused() {
     fixture.profile.require_checkpoints = false;
     assert!(fixture.call_text("local/counter", GOOD).is_success());
 
-    let (fixture, runs) = desk_with(|spec| spec.capability.checkpointable = false, print_done);
+    let (fixture, runs) = fixture_with(|spec| spec.capability.checkpointable = false, print_done);
     check_refused(&fixture, &runs, "local/counter", GOOD, "missing_checkpoint");
 }
 
@@ -481,7 +481,7 @@ fn the_user_is_asked_wherever_approval_is_required() {
     ];
     for (number, (change, reason)) in cases.into_iter().enumerate() {
         let needs_approval = number == 3;
-        let (mut fixture, runs) = desk_with(
+        let (mut fixture, runs) = fixture_with(
             |spec| spec.capability.needs_approval = needs_approval,
             print_done,
         );
@@ -530,7 +530,7 @@ fn a_guard_for_writes_does_not_ask_about_reading() {
 
 /// A writing tool of an MCP server under the default profile.
 fn mcp_desk(needs_approval: bool) -> (GateFixture, Arc<AtomicU64>) {
-    desk_with(
+    fixture_with(
         |spec| {
             spec.name = "github/create_issue".parse().expect("a name");
             spec.source = Source::Mcp;
@@ -609,7 +609,7 @@ fn a_cancelled_turn_starts_no_calls() {
 
 #[test]
 fn checks_run_in_their_order() {
-    let (mut fixture, runs) = desk_with(
+    let (mut fixture, runs) = fixture_with(
         |spec| {
             spec.capability.is_unsafe = true;
             spec.capability.needs_approval = true;
@@ -666,7 +666,7 @@ fn a_call_whose_row_cannot_be_stored_does_not_run() {
 
 #[test]
 fn failures_and_panics_are_stored_and_reported_to_the_model() {
-    let (fixture, _) = desk_with(
+    let (fixture, _) = fixture_with(
         |_| {},
         |call| {
             call.output.text("so far");
@@ -693,7 +693,7 @@ fn failures_and_panics_are_stored_and_reported_to_the_model() {
         "its changes are captured"
     );
 
-    let (fixture, _) = desk_with(|_| {}, |_| panic!("a bug"));
+    let (fixture, _) = fixture_with(|_| {}, |_| panic!("a bug"));
     let outcome = fixture.call_text("local/counter", GOOD);
     assert!(
         matches!(outcome, CallOutcome::Failed(_)),
@@ -705,7 +705,7 @@ fn failures_and_panics_are_stored_and_reported_to_the_model() {
 
 #[test]
 fn a_tool_is_stopped_at_its_time_limit() {
-    let (fixture, _) = desk_with(
+    let (fixture, _) = fixture_with(
         |spec| spec.timeout = Duration::from_millis(5),
         |call| loop {
             call.check_running()?;
@@ -720,7 +720,7 @@ fn a_tool_is_stopped_at_its_time_limit() {
 
 #[test]
 fn a_running_tool_can_be_cancelled() {
-    let (fixture, _) = desk_with(
+    let (fixture, _) = fixture_with(
         |_| {},
         |call| {
             call.cancel().cancel();
@@ -738,7 +738,7 @@ fn a_running_tool_can_be_cancelled() {
 fn an_answer_must_match_the_output_schema() {
     let schema = json!({"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]});
     let desk_with_schema =
-        |action| desk_with(|spec| spec.output_schema = Some(schema.clone()), action).0;
+        |action| fixture_with(|spec| spec.output_schema = Some(schema.clone()), action).0;
     let matching = desk_with_schema(|_| {
         Ok(Answer {
             body: Body::Json(json!({"count": 3})),
@@ -775,7 +775,7 @@ fn an_answer_must_match_the_output_schema() {
 
 #[test]
 fn secrets_are_never_stored_or_shown() {
-    let (mut fixture, _) = desk_with(
+    let (mut fixture, _) = fixture_with(
         |_| {},
         |call| {
             call.output.text(&format!("the key is {SECRET}\n"));
@@ -809,7 +809,7 @@ fn secrets_are_never_stored_or_shown() {
 
 #[test]
 fn an_output_of_fifty_megabytes_is_truncated_and_read_in_pages() {
-    let (fixture, _) = desk_with(
+    let (fixture, _) = fixture_with(
         |_| {},
         |call| {
             for number in 0..500_000 {

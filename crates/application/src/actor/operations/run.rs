@@ -66,7 +66,7 @@ pub struct RunActor {
     /// Patterns of the tools that are allowed; all other tools are refused.
     #[serde(default)]
     pub allow_tool: Vec<String>,
-    /// Maximum number of tool calls after one answer of a model.
+    /// Maximum number of tool calls per model response.
     #[serde(default)]
     pub max_calls: Option<u64>,
     /// Ask before every call that changes something.
@@ -318,8 +318,8 @@ impl Operation for RunActor {
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
         self.local.check(resolver)?;
-        resolver.require_from_elsewhere("name", self.name.is_some())?;
-        resolver.require_from_elsewhere("prompt", self.prompt.is_some())?;
+        resolver.require_from_remote("name", self.name.is_some())?;
+        resolver.require_from_remote("prompt", self.prompt.is_some())?;
         if let Some(name) = &mut self.name {
             resolver.name(name, NamedKind::Definition)?;
         }

@@ -182,7 +182,7 @@ pub(super) fn check_idle_gates(
             (AutomationGate::RestoreCheckpoint, &entry.approve_plan),
         ];
         for (gate, given) in given {
-            let (Some(place), Some(why)) = (given, gate.idle_because()) else {
+            let (Some(place), Some(why)) = (given, gate.reason_without_effect()) else {
                 continue;
             };
             let (own, inherited) = (
@@ -481,7 +481,7 @@ fn patterns(
         let pattern = pattern.map_err(|error: RuleError| {
             DefinitionFault::rule(
                 Fault::at(&item, error.to_string()),
-                "write the whole name of a tool or a pattern such as `builtin/git-*`",
+                "write the full name of a tool or a pattern such as `builtin/git-*`",
             )
         })?;
         Ok(pattern.to_string())

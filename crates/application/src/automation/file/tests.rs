@@ -288,7 +288,7 @@ fn errors_of_an_invalid_file_have_position_and_fix() {
             format!("{short}guards: {{tool_denylist: [shell]}}\n"),
             Rule,
             "p.yaml:3:26",
-            "whole name",
+            "full name",
         ),
         (
             format!("{short}guards: {{tool_allowlist: builtin/shell}}\n"),

@@ -22,7 +22,6 @@ use crate::plan::validate::PlanCheck;
 use crate::sandbox::{OpenSandbox, SandboxService};
 use crate::validation::ValidationService;
 
-/// The start of an apply.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ApplyStart {
     /// The report that the plan gets.

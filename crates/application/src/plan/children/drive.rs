@@ -254,7 +254,7 @@ impl ChildPlans<'_> {
             .progress
             .write(move |unit| child_plans::count_try(unit, id))?;
         if tries <= u64::from(settings.retries) && !group.is_cancelled() {
-            self.note(&child, &format!("failed and is tried again: {reason}"));
+            self.note(&child, &format!("failed and is retried: {reason}"));
             return Ok(Some(child));
         }
         self.note(&child, &format!("failed: {reason}"));
@@ -346,7 +346,7 @@ fn child_line(child: &ChildPlan) -> String {
     }
 }
 
-/// Cancels the child plans whose time is over.
+/// Cancels the child plans that exceeded their time limit.
 fn cancel_late(running: &mut [RunningChild]) {
     let now = Instant::now();
     for child in running {

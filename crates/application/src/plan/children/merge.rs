@@ -25,7 +25,7 @@ use crate::sandbox::{ComputedMerge, ForkToMerge, SandboxError, SandboxView};
 use crate::tool::SandboxWorkspace;
 
 /// Maximum size of the summary of a child plan in the step of its parent, in bytes.
-const LONGEST_SUMMARY: usize = 4_000;
+const MAX_SUMMARY_LENGTH: usize = 4_000;
 
 /// A complete child plan whose result is merged.
 struct MergedChild {
@@ -193,7 +193,7 @@ impl ChildPlans<'_> {
             .find(|step| step.is_done() && step.path.starts_with("step/"))
             .and_then(|step| step.summary.clone())
             .unwrap_or_default();
-        let summary = shortened(&summary, LONGEST_SUMMARY);
+        let summary = shortened(&summary, MAX_SUMMARY_LENGTH);
         let parent = child.spawned_by.or(plan.decision_root);
         let decision = parent.map(|parent: DecisionId| NewDecision {
             artifacts: member.step.step.files.clone(),

@@ -299,7 +299,7 @@ fn store_spawn(
     child_plans::insert(unit, &child)
 }
 
-/// The records of the steps at these paths with their child plans. A failed child plan is tried again, because its
+/// The records of the steps at these paths with their child plans. A failed child plan is retried, because its
 /// parent is executed again.
 fn records_of(
     unit: &mut UnitOfWork<'_>,

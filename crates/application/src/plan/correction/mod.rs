@@ -33,7 +33,7 @@ pub use scope::{AffectedCall, AffectedChild, AffectedDecision, AffectedStep, Cor
 /// Kind of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CorrectionMode {
-    /// Discards the decision and everything that follows from it, and does it again with the guidance.
+    /// Discards the decision and everything that follows from it, and repeats the discarded work with the guidance.
     Revert,
     /// Keeps everything, and adds a child plan whose task is the guidance.
     Append,
@@ -254,7 +254,7 @@ impl PlanCorrection {
     }
 
     /// Undoes the last rollback of a plan if it is a correction: files, steps and decisions are as before it. `None` if
-    /// the last rollback is no correction.
+    /// the last rollback is not a correction.
     pub(super) fn undo_last(&self, id: PlanId) -> Result<Option<PlanRolledBack>, PlanError> {
         let lease = self.store.acquire(id)?;
         let plan = self.store.get(id)?;

@@ -33,7 +33,7 @@ pub struct CorrectionPreview {
     pub paths: Vec<String>,
     /// Number of decisions that stay.
     pub kept_decisions: usize,
-    /// Whether the strategist makes the strategy again.
+    /// Whether the strategist makes a new strategy.
     pub needs_new_strategy: bool,
 }
 
@@ -141,7 +141,7 @@ impl PlanCorrection {
                     (step.position_before..step.position_after.unwrap_or(u64::MAX))
                         .contains(&later.position)
                 });
-                // A step that changed the same path later worked with the result, so it is done again too.
+                // A step that changed the same path later worked with the result, so it is repeated too.
                 let decision = step.and_then(|step| step.decision);
                 match decision {
                     Some(decision) => more |= roots.insert(decision),

@@ -31,7 +31,7 @@ use crate::run::{UnknownOutcome, WorkState as _};
 use crate::tool::SandboxWorkspace;
 
 /// Maximum size of an actor's answer that is stored with its step, in bytes.
-const LONGEST_SUMMARY: usize = 20_000;
+const MAX_SUMMARY_LENGTH: usize = 20_000;
 
 /// A step to run.
 pub(super) struct StepSpec<'s> {
@@ -367,7 +367,7 @@ impl ExecutePhase<'_> {
             summary: self
                 .progress
                 .redactor
-                .text(&shortened(answer, LONGEST_SUMMARY))
+                .text(&shortened(answer, MAX_SUMMARY_LENGTH))
                 .into_owned(),
             position: workspace.position(),
             decision: decision.as_ref().map(|decision| decision.id),

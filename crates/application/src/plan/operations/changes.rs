@@ -47,7 +47,7 @@ pub struct PlanDiff {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_base64: Option<String>,
     pub risk_assessment: RiskAssessment,
-    /// True if a process works in the sandbox; then it may contain changes that are not recorded yet.
+    /// True if a process is using the sandbox; then it may contain changes that are not recorded yet.
     pub is_moving: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<IncompleteChanges>,

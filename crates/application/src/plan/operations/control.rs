@@ -117,7 +117,7 @@ impl Operation for CancelPlan {
     }
 }
 
-/// Approves what a plan waits for, or answers its question.
+/// Approves the pending request of a plan, or answers its question.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovePlan {
@@ -130,7 +130,7 @@ pub struct ApprovePlan {
     pub answer: Option<String>,
 }
 
-/// Rejects what a plan waits for.
+/// Rejects the pending request of a plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RejectPlan {
@@ -172,7 +172,7 @@ pub enum Verdict {
 
 impl Operation for ApprovePlan {
     const NAME: &'static str = "plan/approve";
-    const SUMMARY: &'static str = "Approve what a plan waits for, or answer its question";
+    const SUMMARY: &'static str = "Approve the pending request of a plan, or answer its question";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     type Response = PlanAnswerReport;
 
@@ -188,7 +188,7 @@ impl Operation for ApprovePlan {
 
 impl Operation for RejectPlan {
     const NAME: &'static str = "plan/reject";
-    const SUMMARY: &'static str = "Reject what a plan waits for";
+    const SUMMARY: &'static str = "Reject the pending request of a plan";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     type Response = PlanAnswerReport;
 
@@ -245,7 +245,7 @@ pub struct GivenGuidance {
     pub guidance_added: GuidanceAdded,
     pub decision_created: CreatedDecision,
     pub queue: GuidanceQueue,
-    /// `false` when the actor that executes the plan cannot read guidance, so that it stays pending.
+    /// `false` when the actor that executes the plan cannot read guidance; the guidance then stays pending.
     pub is_readable: bool,
 }
 

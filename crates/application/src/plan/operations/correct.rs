@@ -17,7 +17,7 @@ use crate::plan::{CorrectionAttempt, CorrectionMode, CorrectionPreview, Explanat
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CorrectionForm {
-    /// Discards the decision and everything that follows from it, and does it again.
+    /// Discards the decision and everything that follows from it, and repeats the discarded work.
     #[default]
     Revert,
     /// Keeps everything, and adds a child plan whose task is the guidance.
@@ -33,8 +33,8 @@ impl From<CorrectionForm> for CorrectionMode {
     }
 }
 
-/// Corrects one decision of a plan: only what follows from it is discarded and done again. `plan/redo` undoes the
-/// correction until the plan continues.
+/// Corrects one decision of a plan: discards and repeats only the work that follows from it. Until the plan continues,
+/// `plan/redo` undoes the correction.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CorrectDecision {
@@ -42,7 +42,7 @@ pub struct CorrectDecision {
     pub decision: String,
     #[serde(default)]
     pub mode: CorrectionForm,
-    /// What to do instead, or in addition.
+    /// Instruction to follow instead (`revert`) or in addition (`append`).
     pub guidance: String,
     /// Only report what would be discarded.
     #[serde(default)]
@@ -78,7 +78,7 @@ pub struct CorrectionInfo {
     /// The decision that records the correction; missing in a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_decision: Option<DecisionId>,
-    /// Whether the strategist makes the strategy again.
+    /// Whether the strategist makes a new strategy.
     pub needs_new_strategy: bool,
 }
 

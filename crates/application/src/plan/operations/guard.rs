@@ -72,7 +72,7 @@ pub struct GuardLimits {
     pub require_approval_for_apply: bool,
 }
 
-/// The demands of the automation profile.
+/// The requirements of the automation profile.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileDemands {
     pub require_sandbox: bool,

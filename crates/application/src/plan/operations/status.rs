@@ -184,7 +184,7 @@ impl AwaitPlan {
     pub fn still_running(plan: &str, stage: &str, seconds: u64) -> OperationError {
         let message = format!("plan {plan} is still {stage} after {seconds} s");
         OperationError::new(Code::PlanNotReady, message)
-            .with_hint(hint!("show it: {}", suggest::plan_status(plan)))
+            .with_hint(hint!("show its status: {}", suggest::plan_status(plan)))
             .with_details(json!({"plan_id": plan, "stage": stage}))
     }
 }

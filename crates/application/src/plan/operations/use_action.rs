@@ -30,6 +30,9 @@ pub struct UsePlan {
     /// By default the profile of the action, a project or the configuration.
     #[serde(default)]
     pub automation_profile: Option<String>,
+    /// The actor of the strategy, the execution, the review and the invariants, where none is named.
+    #[serde(default)]
+    pub model: Option<String>,
     /// By default the actors of the action or the configuration.
     #[serde(default)]
     pub strategy_actor: Option<String>,
@@ -155,6 +158,7 @@ impl Operation for UsePlan {
         resolver.read_name(&mut self.action, NamedKind::Definition)?;
         let named = [
             &mut self.automation_profile,
+            &mut self.model,
             &mut self.strategy_actor,
             &mut self.execution_actor,
             &mut self.estimation_actor,
@@ -216,11 +220,11 @@ impl UsePlan {
             projects: self.projects,
             profile: self.automation_profile,
             actors: DefaultActors {
-                strategy: self.strategy_actor,
-                execution: self.execution_actor,
+                strategy: self.strategy_actor.or_else(|| self.model.clone()),
+                execution: self.execution_actor.or_else(|| self.model.clone()),
                 estimation: self.estimation_actor,
-                invariant: self.invariant_actor,
-                review: self.review_actor,
+                invariant: self.invariant_actor.or_else(|| self.model.clone()),
+                review: self.review_actor.or(self.model),
             },
             invariants: self.invariant,
             max_cost,

@@ -9,7 +9,7 @@ use crate::lease::LeaseError;
 const PREFIX: &str = "cp_";
 
 /// The name of a checkpoint as shown: `cp_3`.
-pub fn written(number: CheckpointNumber) -> String {
+pub fn checkpoint_name(number: CheckpointNumber) -> String {
     format!("{PREFIX}{number}")
 }
 
@@ -100,7 +100,7 @@ impl PlanQueries {
         let mut numbers = Vec::new();
         for reference in references {
             let checkpoint = self.checkpoint(plan, reference)?;
-            let name = written(checkpoint.number);
+            let name = checkpoint_name(checkpoint.number);
             match checkpoint.reason {
                 CheckpointReason::Created => {
                     return refusal(format!(

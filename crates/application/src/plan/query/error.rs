@@ -69,7 +69,7 @@ pub enum PlanQueryError {
         why: String,
     },
     /// A process works on the plan.
-    #[error("plan {id} is being worked on by {owner}")]
+    #[error("plan {id} is in use by {owner}")]
     Busy { id: PlanId, owner: Owner },
     /// The checkpoint does not exist.
     #[error("plan {id} has no checkpoint `{checkpoint}`")]
@@ -166,7 +166,9 @@ impl Diagnose for PlanQueryError {
                 "run {} to see the decisions",
                 suggest::plan_tree(Placeholder("PLAN"))
             )),
-            Self::NotReady { id, .. } => Some(hint!("show it: {}", suggest::plan_status(id))),
+            Self::NotReady { id, .. } => {
+                Some(hint!("show its status: {}", suggest::plan_status(id)))
+            }
             Self::Busy { id, .. } => Some(hint!("wait for it: {}", suggest::plan_wait(id))),
             Self::CheckpointNotFound { id, .. } => {
                 Some(hint!("list them: {}", suggest::plan_checkpoint_list(id)))

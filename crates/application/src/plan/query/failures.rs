@@ -62,7 +62,6 @@ pub struct PlanFailure {
     pub output: Option<String>,
 }
 
-/// All failures of a plan.
 #[derive(Debug)]
 pub struct PlanFailures {
     pub plan: Plan,
@@ -75,7 +74,6 @@ pub struct PlanFailures {
 }
 
 impl PlanQueries {
-    /// All failures of a plan.
     pub fn failures(&self, plan: Plan) -> Result<PlanFailures, PlanQueryError> {
         let mut history: Vec<PlanFailure> = Vec::new();
         history.extend(self.steps(plan.id)?.iter().filter_map(step_failure));

@@ -18,7 +18,6 @@ pub struct LimitUsage {
     pub tool_calls_in_step: Option<u64>,
 }
 
-/// The limits of a plan.
 #[derive(Debug)]
 pub struct PlanGuard {
     pub plan: Plan,

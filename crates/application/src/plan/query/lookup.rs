@@ -24,7 +24,6 @@ impl PlanLookup {
         self.engine.read(|reader| plans::get(reader, id))
     }
 
-    /// The namespace of a plan.
     pub fn namespace(&self, id: PlanId) -> Result<Option<String>, Error> {
         self.engine.read(|reader| plans::namespace(reader, id))
     }

@@ -41,7 +41,7 @@ pub(super) use applied::UNDONE;
 pub use applied::{AppliedCommit, UndoneApply};
 pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
 pub(super) use changes::{counted, is_folder};
-pub use checkpoints::written as checkpoint_name;
+pub use checkpoints::checkpoint_name;
 pub(super) use children::ConflictContent;
 pub use error::{PlanCandidate, PlanQueryError};
 pub(crate) use explain::downstream;
@@ -308,7 +308,6 @@ impl PlanQueries {
         }
     }
 
-    /// A plan by its id.
     pub fn get(&self, id: PlanId) -> Result<Plan, PlanQueryError> {
         self.engine
             .read(|reader| plans::get(reader, id))?
@@ -334,7 +333,7 @@ impl PlanQueries {
             return Ok(Vec::new());
         };
         let mut matching = self.engine.read(|reader| plans::list(reader, &filter))?;
-        matching.retain(|plan| query.visible.contains(plans::belongs_to(plan)));
+        matching.retain(|plan| query.visible.contains(plans::plan_namespace(plan)));
         if let Some(pattern) = pattern {
             matching.retain(|plan| {
                 let name = plan.name.as_deref().unwrap_or_default();

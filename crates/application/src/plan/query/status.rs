@@ -57,7 +57,6 @@ pub struct PhaseProgress {
     pub state: ProgressState,
 }
 
-/// The progress of a plan.
 #[derive(Debug)]
 pub struct PlanStatus {
     pub plan: Plan,

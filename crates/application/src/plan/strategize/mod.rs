@@ -41,7 +41,6 @@ pub(super) use strategy_decisions::step_decisions;
 use strategy_decisions::strategy_decisions;
 use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_violations};
 
-/// Answer of the strategist.
 enum StrategistAnswer {
     Strategy(Box<StrategyResponse>),
     /// The strategist reported that the task cannot be done.
@@ -63,7 +62,7 @@ pub(super) struct StrategizePhase<'a> {
 }
 
 impl StrategizePhase<'_> {
-    /// Makes the strategy of a plan.
+    /// Runs the phase. Returns the plan in its new stage.
     pub(super) fn run(&self, plan: Plan) -> Result<Plan, PlanError> {
         let plan = if plan.stage == PlanStage::StrategizeQueued {
             self.start(&plan)?
@@ -115,7 +114,7 @@ impl StrategizePhase<'_> {
         self.estimate(&plan)
     }
 
-    /// Describes a strategy whose child plans would be deeper than the limit.
+    /// Describes why a strategy is refused; `None` if its child plans are not deeper than the limit.
     fn depth_fault(
         &self,
         plan: &Plan,
@@ -217,9 +216,9 @@ impl StrategizePhase<'_> {
                     root,
                     DecisionType::PromptDefinition,
                     PlanPhase::Strategize,
-                    "What is the plan to do?",
+                    "What should the plan do?",
                     &plan.description,
-                    format!("made from the action `{}`", plan.action),
+                    format!("created from the action `{}`", plan.action),
                 )
             });
         }

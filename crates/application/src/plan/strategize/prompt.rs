@@ -75,7 +75,7 @@ pub(super) fn report_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
         let _written = write!(text, "\n{digest}");
     }
     add_guidance(&inputs.guidance, &inputs.thread, &mut text);
-    text.push_str("\nDo the task of this plan, and end with the report tool.\n");
+    text.push_str("\nDo the task of this plan, and finish by calling the report tool.\n");
     text
 }
 
@@ -107,8 +107,8 @@ pub(super) fn invariants_prompt(
     reconciled: &ReconciledInvariants,
     strategy: &PlanStrategy,
 ) -> String {
-    let mut text = "Does this strategy break one of the invariants? Answer with one JSON object \
-         {\"violations\": [{\"invariant\": …, \"reason\": …}]}, an empty list when it breaks none.\n\nInvariants:\n"
+    let mut text = "Does this strategy violate one of the invariants? Answer with one JSON object \
+         {\"violations\": [{\"invariant\": …, \"reason\": …}]}, an empty list when it violates none.\n\nInvariants:\n"
         .to_owned();
     for invariant in &reconciled.effective {
         let _written = writeln!(text, "- {}", invariant.text);

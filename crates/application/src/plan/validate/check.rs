@@ -30,7 +30,6 @@ pub(in crate::plan) enum PlanCheck {
 }
 
 impl PlanCheck {
-    /// All checks of a plan.
     pub(in crate::plan) fn of_plan(
         requirements: &PlanRequirements,
         plan: &Plan,

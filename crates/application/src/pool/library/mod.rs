@@ -1,6 +1,5 @@
 //! The ready-made pools: files that users can register as they are, or edit.
 
-/// A ready-made pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadyMadePool {
     pub name: &'static str,
@@ -8,7 +7,6 @@ pub struct ReadyMadePool {
     text: &'static str,
 }
 
-/// The actors of the ready-made pools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolActors {
     pub cheap: String,
@@ -43,7 +41,6 @@ impl ReadyMadePool {
         line.unwrap_or_default()
     }
 
-    /// The file for a project.
     pub fn file(&self, project: &str, actors: &PoolActors) -> String {
         let values = [
             ("project: PROJECT", format!("project: {project}")),

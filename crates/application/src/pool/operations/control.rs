@@ -99,8 +99,8 @@ state_request! {
 }
 
 state_request! {
-    /// Finishes the changes that have begun, then pauses.
-    DrainPool("pool/drain", "Finish the changes of a pool, then pause it"),
+    /// Starts no new item, finishes the started ones, then pauses.
+    DrainPool("pool/drain", "Finish the started items of a pool, then pause it"),
     &[PoolState::Active] => Draining
 }
 

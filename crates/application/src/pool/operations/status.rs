@@ -295,7 +295,7 @@ fn history(
 }
 
 impl PoolBoard {
-    /// The history as a burn-down picture in the format SVG.
+    /// The history as a burn-down chart in SVG.
     pub fn burn_down_svg(&self) -> String {
         use std::fmt::Write as _;
         const WIDTH: u64 = 640;

@@ -12,7 +12,7 @@ pub(crate) struct GateLine {
     pub(crate) output_tail: String,
 }
 
-/// The stored facts of an attempt. No field holds the words of a model.
+/// The stored facts of an attempt. No field contains text of a model.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AttemptReport {
     pub(crate) item: String,

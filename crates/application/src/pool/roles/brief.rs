@@ -1,4 +1,4 @@
-//! [`ItemBrief`]: what a role knows about an item, as the text of its task.
+//! [`ItemBrief`]: the facts about an item that a role receives, as the text of its task.
 
 use std::fmt::Write as _;
 

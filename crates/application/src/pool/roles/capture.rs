@@ -35,7 +35,6 @@ pub(crate) struct CaptureRequest<'a> {
     pub(crate) earlier: &'a [String],
 }
 
-/// A proven test.
 #[derive(Debug, Clone)]
 pub(crate) struct ProvenTest {
     pub(crate) spec: TestSpec,

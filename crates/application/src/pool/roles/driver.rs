@@ -208,18 +208,13 @@ fn stop_reason(error: &PlanError, plan: &Plan) -> Option<StopReason> {
         }
         PlanError::Constrained { .. } => return Some(StopReason::FailedChecks),
         PlanError::Failed { .. } => {}
-        PlanError::World(error) => return code_reason(error.code()),
+        PlanError::Service(error) => return code_reason(error.code()),
         _ => return None,
     }
     let failure = plan.error.as_ref();
     let field = |name: &str| failure.and_then(|failure| failure.get(name)?.as_str());
     let category = field("error_category").and_then(FailureCategory::from_stored);
-    let code = field("code").and_then(|code| {
-        Code::ALL
-            .iter()
-            .copied()
-            .find(|known| known.as_str() == code)
-    });
+    let code = field("code").and_then(Code::parse);
     if let Some(reason) = code.and_then(code_reason) {
         return Some(reason);
     }

@@ -75,7 +75,7 @@ impl RoleDriver<'_> {
         Ok((plan, result))
     }
 
-    /// Runs the captured test on the fix: as often as its failure rate demands.
+    /// Runs the captured test on the fix: as often as its failure rate requires.
     fn run_captured_test(
         &self,
         proven: &ProvenTest,

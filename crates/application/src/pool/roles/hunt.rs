@@ -47,7 +47,7 @@ pub(crate) struct ReportedFinding {
     /// The definition around the quoted code, from the code itself.
     #[serde(skip)]
     pub(crate) symbol: String,
-    /// The commit in which the quoted code stands.
+    /// The commit that contains the quoted code.
     #[serde(skip)]
     pub(crate) commit: String,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Intake {
     pub(crate) environment_failures: Vec<String>,
 }
 
-/// Accepts the findings whose quoted code stands at the stated place. `content` reads a file of the commit.
+/// Accepts the findings whose quoted code is at the stated lines. `content` reads a file of the commit.
 pub(crate) fn check_findings(
     report: &Value,
     commit: &str,
@@ -171,7 +171,7 @@ fn normal_path(path: &mut String) {
     }
 }
 
-/// The reason why a finding is refused although its quote stands in the code.
+/// The reason why a finding is refused although its quote is correct.
 fn fault_of(finding: &ReportedFinding) -> Option<String> {
     let causes = CAUSES
         .iter()
@@ -216,7 +216,6 @@ impl RoleDriver<'_> {
     }
 }
 
-/// The task of a hunt.
 pub(crate) fn hunt_task(module: &str) -> String {
     let mut task = format!("Hunt for defects in `{module}`\n\n");
     let _written = write!(
@@ -315,8 +314,8 @@ mod tests {
                 "the file does not exist in the commit",
                 "the cause `path_traversal` does not belong to the category `concurrency`",
                 "a race needs the interleaving step by step",
-                "the quoted code does not stand in the file",
-                "the quoted code stands at line 4, not at the stated lines",
+                "the file does not contain the quoted code",
+                "the quoted code is at line 4, not at the stated lines",
             ]
         );
     }

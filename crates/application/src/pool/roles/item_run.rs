@@ -1,7 +1,7 @@
 //! [`ItemRun`]: takes one work item through the roles in the foreground, for one user without a worker.
 //!
-//! An attempt is claimed and settled by the engine, like that of a worker, so that a worker and this command never attempt
-//! one item together.
+//! The engine claims and completes an attempt, like that of a worker, so that a worker and this command never attempt one
+//! item at the same time.
 
 use std::sync::Arc;
 
@@ -43,7 +43,6 @@ pub(crate) enum ItemStep {
 }
 
 impl ItemRun<'_> {
-    /// The item with an id.
     pub(crate) fn item(&self, id: WorkItemId) -> Result<WorkItem, OperationError> {
         let found = self.engine.read(|reader| work_items::get(reader, id))?;
         found.ok_or_else(|| {
@@ -99,7 +98,7 @@ impl ItemRun<'_> {
         Ok(())
     }
 
-    /// The reason why an attempt did not start. An item without a tier left waits for a user.
+    /// The reason why an attempt did not start. An item that used all tiers waits for a user.
     fn explain(
         &self,
         pool: &PoolDefinition,
@@ -108,7 +107,7 @@ impl ItemRun<'_> {
         let id = before.id;
         let item = self.item(id)?;
         if item.state != before.state {
-            // The claim moved it, for example because a state was reviewed before.
+            // The claim changed its state, for example because this state of the change was reviewed before.
             return Ok(ItemStep::Stopped(format!("the item is {} now", item.state)));
         }
         let past: Vec<PastAttempt> = self.engine.read(|reader| {
@@ -120,7 +119,7 @@ impl ItemRun<'_> {
             return Err(OperationError::new(Code::PlanBusy, message));
         }
         let next = pool.tier_rule().next(pool.role, item.round, &past);
-        let NextAttempt::GiveToPerson { reason, .. } = next else {
+        let NextAttempt::ReferToUser { reason, .. } = next else {
             let reason = "a dependency, a budget or a failing base prevents the next attempt";
             return Ok(ItemStep::Stopped(reason.to_owned()));
         };

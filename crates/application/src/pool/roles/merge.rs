@@ -9,24 +9,24 @@ use cleveragents_store::{Error, UnitOfWork, attempts, leases, pools, work_items}
 
 use super::attempt_report::{AttemptReport, GateLine};
 use super::driver::RoleDriver;
-use super::runner::failed;
+use super::runner::failed_report;
 use crate::observer::NoApprover;
 use crate::operation::OperationError;
 use crate::plan::{ApplyGuard, DriveOptions, PlanError, PlanFrontEnd};
 use crate::pool::{Dispatch, RoleFailure, RoleReport, require_may_apply};
 
 impl RoleDriver<'_> {
-    /// Applies the change of the item of a dispatch.
+    /// Applies the change of the dispatched item.
     pub(super) fn merge(&self, dispatch: &Dispatch) -> Result<RoleReport, OperationError> {
         let change = dispatch.item.change.as_ref();
         let Some(plan) = change.and_then(|change| change.plan) else {
             let reason = "the item has no change to merge".to_owned();
-            return Ok(failed(RoleFailure::NoResult(reason), None));
+            return Ok(failed_report(RoleFailure::NoResult(reason), None));
         };
         let plan = self.plans.get(plan)?;
         if plan.stage == PlanStage::ApplyApplied {
             // The process that applied it ended before it reported the merge.
-            return Ok(merged(&plan));
+            return Ok(merged_report(&plan));
         }
         let checked = Arc::new(dispatch.clone());
         let guard = ApplyGuard::new(move |unit, _, state| unmet_criteria(unit, &checked, state));
@@ -45,7 +45,7 @@ impl RoleDriver<'_> {
         let current = self.plans.get(plan.id)?;
         if current.stage == PlanStage::ApplyApplied {
             self.clean_up(dispatch);
-            return Ok(merged(&current));
+            return Ok(merged_report(&current));
         }
         let report = |outcome: MergeOutcome| RoleReport::Merge {
             outcome,
@@ -61,7 +61,7 @@ impl RoleDriver<'_> {
             PlanError::Constrained { reasons, .. } => {
                 report(MergeOutcome::Refused { failing: reasons })
             }
-            PlanError::Stopped { .. } => failed(RoleFailure::Cancelled, Some(&current)),
+            PlanError::Stopped { .. } => failed_report(RoleFailure::Cancelled, Some(&current)),
             PlanError::Waits { .. } => report(MergeOutcome::NeedsApproval {
                 reason: error.to_string(),
             }),
@@ -73,7 +73,7 @@ impl RoleDriver<'_> {
                     failing: vec![error.to_string()],
                 })
             }
-            error => failed(RoleFailure::Environment(error.to_string()), Some(&current)),
+            error => failed_report(RoleFailure::Environment(error.to_string()), Some(&current)),
         })
     }
 
@@ -91,7 +91,7 @@ impl RoleDriver<'_> {
     }
 }
 
-fn merged(plan: &Plan) -> RoleReport {
+fn merged_report(plan: &Plan) -> RoleReport {
     let parts = plan
         .report
         .as_ref()

@@ -12,8 +12,8 @@ const SOURCES: [&str; 24] = [
     "cc", "cpp", "hpp", "cs", "swift", "scala", "sql", "sh", "ex",
 ];
 
-/// Smallest size of a module, in bytes. Smaller files hold no logic.
-const SMALLEST: u64 = 120;
+/// Minimum size of a module, in bytes. Smaller files contain no logic.
+const MIN_MODULE_BYTES: u64 = 120;
 
 /// Maximum number of entries of folders that are visited in a project without a repository.
 const MAX_ENTRIES: usize = 20_000;
@@ -31,7 +31,7 @@ pub(crate) fn modules(location: &Path, below: &str) -> Vec<String> {
     };
     let is_large_enough = |path: &str| {
         let metadata = std::fs::symlink_metadata(location.join(path));
-        metadata.is_ok_and(|metadata| metadata.is_file() && metadata.len() >= SMALLEST)
+        metadata.is_ok_and(|metadata| metadata.is_file() && metadata.len() >= MIN_MODULE_BYTES)
     };
     let mut files = tracked(location).unwrap_or_else(|| visited(location));
     files.retain(|path| {

@@ -386,11 +386,11 @@ pub struct FixItem {
     /// Actor or model of triage and capture; the configured one when not given.
     #[serde(default)]
     pub actor: Option<String>,
-    /// Actor or model of the review. It has to be another one than those of the tiers.
+    /// Actor or model of the review. It must differ from those of the tiers.
     #[serde(default)]
     pub reviewer: Option<String>,
     /// Attempts per tier.
-    #[serde(default = "two")]
+    #[serde(default = "default_attempts_per_tier")]
     pub attempts_per_tier: u32,
     /// Whether an approved change is merged.
     #[serde(default)]
@@ -400,7 +400,7 @@ pub struct FixItem {
     pub only_capture: bool,
 }
 
-const fn two() -> u32 {
+const fn default_attempts_per_tier() -> u32 {
     2
 }
 

@@ -47,7 +47,7 @@ const KEPT_OUTPUT: usize = 64 << 10;
 const CANNOT_RUN: [i32; 2] = [126, 127];
 
 /// Maximum size of a test file, in bytes.
-const LARGEST_TEST: u64 = 1 << 20;
+const MAX_TEST_BYTES: u64 = 1 << 20;
 
 /// The result of the proof of a captured test.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,7 +116,7 @@ pub(crate) fn read_text(workspace: &SandboxWorkspace, path: &str) -> Option<Stri
     let path: TreePath = path.parse().ok()?;
     let file = part.root.open_regular(&path).ok()??;
     let mut text = String::new();
-    file.take(LARGEST_TEST).read_to_string(&mut text).ok()?;
+    file.take(MAX_TEST_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn prove_failure(
     }
     if !rate.is_certain() && framework.is_strict(&content) {
         let reason = format!(
-            "the test fails in {} of {} runs, and its marker demands a failure in every run: make the failure certain, \
+            "the test fails in {} of {} runs, and its marker requires a failure in every run: make the failure certain, \
              or use a marker that accepts both results",
             rate.failures, rate.runs
         );

@@ -1,4 +1,4 @@
-//! Checks that the code quoted in a finding stands at its stated place.
+//! Checks that the code quoted in a finding is at the stated lines of its file.
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ pub(crate) enum QuoteMismatch {
     },
     /// The quote has no code.
     Empty,
-    /// The quote is longer than a place in the code.
+    /// The quote has more than [`MAX_QUOTED_LINES`] lines.
     TooLong,
-    /// Other code stands at the lines.
+    /// The stated lines contain other code.
     Differs {
-        /// The first line at which the quoted code stands, if it stands in the file.
-        stands_at: Option<u64>,
+        /// First line of the quoted code, if the file contains it elsewhere.
+        found_at: Option<u64>,
     },
 }
 
@@ -49,15 +49,15 @@ impl fmt::Display for QuoteMismatch {
                 write!(formatter, "it quotes more than {MAX_QUOTED_LINES} lines")
             }
             Self::Differs {
-                stands_at: Some(line),
+                found_at: Some(line),
             } => {
                 write!(
                     formatter,
-                    "the quoted code stands at line {line}, not at the stated lines"
+                    "the quoted code is at line {line}, not at the stated lines"
                 )
             }
-            Self::Differs { stands_at: None } => {
-                formatter.write_str("the quoted code does not stand in the file")
+            Self::Differs { found_at: None } => {
+                formatter.write_str("the file does not contain the quoted code")
             }
         }
     }
@@ -98,7 +98,7 @@ impl QuotedCode<'_> {
         let mut windows = lines.windows(quote.len());
         let found = windows.position(|window| window == quote.as_slice());
         Err(QuoteMismatch::Differs {
-            stands_at: found.map(|index| index as u64 + 1),
+            found_at: found.map(|index| index as u64 + 1),
         })
     }
 }
@@ -127,10 +127,10 @@ mod tests {
     fn a_quote_counts_only_at_its_stated_lines() {
         let quote = "if url not in CACHE:\n    CACHE[url] = create(url)\n";
         assert_eq!(check((4, 5), quote), Ok(()));
-        let moved = QuoteMismatch::Differs { stands_at: Some(4) };
+        let moved = QuoteMismatch::Differs { found_at: Some(4) };
         assert_eq!(check((3, 4), quote), Err(moved.clone()));
         assert_eq!(check((4, 6), quote), Err(moved));
-        let invented = QuoteMismatch::Differs { stands_at: None };
+        let invented = QuoteMismatch::Differs { found_at: None };
         assert_eq!(check((4, 4), "if url not in ENGINES:"), Err(invented));
         assert_eq!(
             check((6, 9), quote),

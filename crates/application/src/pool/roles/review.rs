@@ -38,7 +38,7 @@ struct ReportedReviewFinding {
     evidence: String,
 }
 
-/// A verdict as a model reports it. The summary moves nothing.
+/// A verdict as a model reports it. The summary has no effect on the item.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct ReportedVerdict {
     verdict: ReviewDecision,
@@ -62,7 +62,6 @@ impl From<ReportedVerdict> for ReviewVerdict {
     }
 }
 
-/// The result of a review.
 pub(crate) struct ReviewResult {
     pub(crate) verdict: ReviewVerdict,
     /// The state of the change that was reviewed.

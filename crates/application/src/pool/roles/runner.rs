@@ -70,7 +70,7 @@ impl RoleRunner for PlanRoleRunner {
             PoolRole::Fix => self.fix(&driver, dispatch),
             PoolRole::Review => self.review(&driver, dispatch),
             PoolRole::Merge => driver.merge(dispatch),
-            PoolRole::Watch => Ok(failed(
+            PoolRole::Watch => Ok(failed_report(
                 RoleFailure::NoResult("the role `watch` runs no plan".to_owned()),
                 None,
             )),
@@ -84,7 +84,7 @@ fn actor(dispatch: &Dispatch) -> Option<&str> {
 }
 
 /// A report without a result.
-pub(super) fn failed(failure: RoleFailure, plan: Option<&Plan>) -> RoleReport {
+pub(super) fn failed_report(failure: RoleFailure, plan: Option<&Plan>) -> RoleReport {
     RoleReport::Failed {
         failure,
         cost: plan.map_or(MicroUsd(0), |plan| plan.usage.cost_micro_usd),
@@ -101,7 +101,7 @@ pub(super) fn stopped(stop: RoleStop, plan: &Plan) -> RoleReport {
         StopReason::Waiting => RoleFailure::Blocked(message),
         StopReason::NoResult | StopReason::FailedChecks => RoleFailure::NoResult(message),
     };
-    failed(failure, Some(plan))
+    failed_report(failure, Some(plan))
 }
 
 /// The item of a dispatch as the text of a task.
@@ -218,7 +218,7 @@ fn capture(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, O
     ))
 }
 
-/// The reasons of the earlier attempts of a role in the present round, each with the end of its failing gates' output,
+/// The reasons of the earlier attempts of a role in the current round, each with the end of its failing gates' output,
 /// and the findings of the reviews.
 fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String> {
     let is_counted = |attempt: &&Attempt| {
@@ -372,7 +372,7 @@ impl PlanRoleRunner {
                 cost: plan.usage.cost_micro_usd,
                 plan: Some(plan.id),
             },
-            Err(reason) => failed(RoleFailure::NoResult(reason), Some(&plan)),
+            Err(reason) => failed_report(RoleFailure::NoResult(reason), Some(&plan)),
         })
     }
 
@@ -430,7 +430,7 @@ impl PlanRoleRunner {
             proven = self.proven_test(driver, attempt)?;
             if proven.is_none() {
                 let reason = format!("the captured test of the attempt {} is lost", attempt.id);
-                return Ok(failed(RoleFailure::Environment(reason), None));
+                return Ok(failed_report(RoleFailure::Environment(reason), None));
             }
         }
         let earlier = earlier_reasons(dispatch, PoolRole::Fix);
@@ -506,7 +506,7 @@ impl PlanRoleRunner {
         let change = dispatch.item.change.as_ref();
         let Some(plan) = change.and_then(|change| change.plan) else {
             let reason = "the item has no change to review".to_owned();
-            return Ok(failed(RoleFailure::NoResult(reason), None));
+            return Ok(failed_report(RoleFailure::NoResult(reason), None));
         };
         let author = dispatch
             .earlier
@@ -518,7 +518,7 @@ impl PlanRoleRunner {
                 "`{}` made the change and cannot review it: give the review pool another actor",
                 author.actor
             );
-            return Ok(failed(RoleFailure::Blocked(reason), None));
+            return Ok(failed_report(RoleFailure::Blocked(reason), None));
         }
         let change = self.plans.get(plan)?;
         let item = brief(dispatch);

@@ -11,7 +11,7 @@ use crate::sandbox::{SandboxDiff, SandboxError};
 use crate::tool::SandboxWorkspace;
 
 /// Maximum size of a file whose content is compared, in bytes. A larger file counts as binary.
-const LARGEST_FILE: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The changed files of a sandbox since it was created, without folders and by-products.
 pub(crate) fn changed_files(
@@ -46,7 +46,7 @@ fn changed_file(
     let mut is_binary = false;
     let mut text = |state: Option<FileState>| -> Result<Option<String>, SandboxError> {
         let Some(state) = state else { return Ok(None) };
-        let content = if state.size <= LARGEST_FILE {
+        let content = if state.size <= MAX_FILE_BYTES {
             member.file_content(&state)?
         } else {
             None

@@ -99,7 +99,6 @@ pub struct ExportIntegrity {
 }
 
 impl ExportReport {
-    /// The report of an export.
     pub fn new(summary: &ExportSummary, format: ExportFormat) -> Self {
         Self {
             session_export: ExportedFile {

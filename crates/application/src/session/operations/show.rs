@@ -22,11 +22,11 @@ pub struct ShowSession {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
     /// The number of last messages to return.
-    #[serde(default = "ten")]
+    #[serde(default = "default_recent")]
     pub recent: u64,
 }
 
-const fn ten() -> u64 {
+const fn default_recent() -> u64 {
     10
 }
 

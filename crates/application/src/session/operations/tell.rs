@@ -66,7 +66,7 @@ pub struct TellSession {
     /// Patterns of allowed tools. If given, all other tools are refused.
     #[serde(default)]
     pub allow_tool: Vec<String>,
-    /// Maximum number of tool calls after one answer of the model.
+    /// Maximum number of tool calls per model response.
     #[serde(default)]
     pub max_calls: Option<u64>,
     /// Ask before every call that changes something.
@@ -331,7 +331,7 @@ impl TurnToolCall {
 
 impl Operation for TellSession {
     const NAME: &'static str = "session/tell";
-    const SUMMARY: &'static str = "Ask the actor of a session, which acts through tools";
+    const SUMMARY: &'static str = "Ask the actor of a session, which may call tools";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     const RUNS_AGENTS: bool = true;
     type Response = TurnResult;

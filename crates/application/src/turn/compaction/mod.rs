@@ -154,7 +154,7 @@ fn remove_steps<T>(messages: &mut Vec<T>, steps: usize) {
 struct CutPoint {
     /// Number of past turns that are covered.
     turns: usize,
-    /// Number of steps of the present turn that are covered, not counting its question.
+    /// Number of steps of the current turn that are covered, not counting its question.
     steps: usize,
 }
 
@@ -163,7 +163,7 @@ impl CutPoint {
     /// `None` when there is nothing to summarize.
     fn choose(past: &[PastTurn], present: &[Arc<ChatMessage>], kept: usize) -> Option<Self> {
         let mut tokens = 0;
-        // The newest exchange of the present turn always stays.
+        // The newest exchange of the current turn always stays.
         let mut start = present.len();
         for (at, message) in present.iter().enumerate().skip(1).rev() {
             tokens += size(message);
@@ -186,7 +186,7 @@ impl CutPoint {
         (turns > 0).then_some(Self { turns, steps: 0 })
     }
 
-    /// The messages before the cut, and the question of the present turn when some of its steps are
+    /// The messages before the cut, and the question of the current turn when some of its steps are
     /// covered. The question itself also stays in the conversation.
     fn covered<'m>(
         &self,
@@ -279,7 +279,7 @@ impl TurnService {
         }
         let room = base.room(request, running);
         let limit = (room / 100 * COMPACT_AT_PERCENT).min(COMPACT_AT_TOKENS);
-        let RemainingMessages { past, present, .. } = base.uncovered(running);
+        let RemainingMessages { past, present, .. } = base.remaining_messages(running);
         let present_size: usize = present.iter().map(|message| size(message)).sum();
         let total = past.iter().map(turn_size).sum::<usize>() + present_size;
         if total <= limit {
@@ -341,7 +341,7 @@ impl TurnService {
             ),
         };
         let mut base = self.request_base(request, session)?;
-        let turns = base.uncovered(&running).past.len();
+        let turns = base.remaining_messages(&running).past.len();
         if turns == 0 {
             return Ok(None);
         }
@@ -390,7 +390,7 @@ impl TurnService {
         focus: Option<&str>,
         report: &mut TurnReport,
     ) -> Result<CompactionReport, TurnError> {
-        let RemainingMessages { past, present, .. } = base.uncovered(running);
+        let RemainingMessages { past, present, .. } = base.remaining_messages(running);
         let covered: Vec<&ChatMessage> = cut.covered(&past, &present).collect();
         let tokens_before: usize = covered.iter().map(|message| size(message)).sum();
         let room = base.room(runner.request, running);

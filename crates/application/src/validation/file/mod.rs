@@ -342,7 +342,7 @@ impl ValidationEntry {
             if !is_name || name.starts_with("CLEVERAGENTS_") || value.value.contains('\0') {
                 return Err(DefinitionFault::rule(
                     Fault::at(&value, format!("`{name}` cannot be set here")),
-                    "name a variable such as RUST_BACKTRACE; those of the program cannot be set",
+                    "name a variable such as RUST_BACKTRACE; the variables of this program cannot be set",
                 ));
             }
             expand.text(&mut value.value)?;
@@ -438,7 +438,7 @@ impl ValidationEntry {
         let name = ToolName::from_wire(tool.value.trim()).map_err(|error| {
             DefinitionFault::rule(
                 Fault::at(&tool, error.to_string()),
-                "write the whole name of a tool, such as `builtin/dir-list`",
+                "write the full name of a tool, such as `builtin/dir-list`",
             )
         })?;
         let Some(mut transform) = self.transform.take() else {
@@ -521,7 +521,7 @@ fn command_line(
                     "write the program, and use placeholders only after it",
                 )),
                 Some(_) if words.iter().any(|word| word.contains('\0')) => {
-                    Err(refused("the `command` holds a zero byte", "leave it out"))
+                    Err(refused("the `command` contains a zero byte", "remove it"))
                 }
                 Some(_) => Ok(CommandLine::Words(words)),
             }

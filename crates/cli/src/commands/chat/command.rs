@@ -22,7 +22,7 @@ pub(super) enum ChatCommand {
     Undo,
     Redo,
     Apply {
-        is_agreed: bool,
+        skips_confirmation: bool,
         /// A new branch that receives the changes instead of the files.
         branch: Option<String>,
     },
@@ -46,15 +46,15 @@ pub(super) enum ChatCommand {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChatInput {
     Command(ChatCommand),
-    Question(String),
+    Message(String),
 }
 
 /// Name, arguments and description of each command.
 pub(super) const COMMANDS: [(&str, &str, &str); 26] = [
     ("help", "", "Show this list"),
-    ("exit", "", "Leave; Ctrl-D does too"),
+    ("exit", "", "Leave the chat, as Ctrl-D does"),
     ("new", "[NAME]", "Start a new session with the next message"),
-    ("clear", "", "The same as /new"),
+    ("clear", "", "Same as /new"),
     ("status", "", "Show model, session, sandbox and its changes"),
     (
         "init",
@@ -134,7 +134,7 @@ pub(super) const HELP: [(&str, &str); 22] = [
     ),
     (
         "/diff, /apply [--branch NAME]",
-        "Show the changes; bring them to files or branch",
+        "Show the changes; apply them to files or branch",
     ),
     (
         "/undo, /redo",
@@ -160,7 +160,7 @@ pub(super) const HELP: [(&str, &str); 22] = [
     ("/multi", "Write several lines, ended by a line /end"),
     ("/help, /exit, Ctrl-D", "Show this list; leave"),
     ("!COMMAND", "Run a command line in the sandbox"),
-    ("@FILE", "Name a file (Tab completes); images are sent"),
+    ("@FILE", "Mention a file (Tab completes); attach an image"),
     ("Ctrl-G", "Open the message in $VISUAL or $EDITOR"),
     (
         "Ctrl-R, Up",
@@ -180,18 +180,19 @@ const DEFAULT_HISTORY: u64 = 20;
 
 /// Message that `/init` sends to the model.
 const INIT_PROMPT: &str = "\
-Write the file AGENTS.md at the top of this repository, for coding agents that work on it. Read the build files, the \
-documents and a few source files first. State in at most 60 lines: what the project is, its layout, the exact commands \
-to build, test, lint and format it (run those that are fast, and only name commands that exist), the conventions that \
-the code follows, and what to avoid. If AGENTS.md exists, correct and complete it instead of replacing it.";
+Write the file AGENTS.md in the root folder of this repository, for coding agents that work on it. Read the build \
+files, the documents and a few source files first. State in at most 60 lines: what the project is, its layout, the \
+exact commands to build, test, lint and format it (run those that are fast, and only name commands that exist), the \
+conventions that the code follows, and what to avoid. If AGENTS.md exists, correct and complete it instead of \
+replacing it.";
 
 /// Message that `/review` sends to the model.
 const REVIEW_PROMPT: &str = "\
-Review the changes of this repository that are not committed: git status and git diff show them. Do not change any \
-file. Report defects first, the most severe first: file and line, what goes wrong and with which input, and a fix. Then \
-list missing tests. State it plainly if you find no defect.";
+Review the uncommitted changes of this repository; git status and git diff show them. Do not change any file. Report \
+defects first, the most severe first: file and line, what goes wrong and with which input, and a fix. Then list \
+missing tests. If you find no defect, state that.";
 
-/// Parses `!COMMAND`, which runs a command line in the sandbox. Only input typed at a terminal is parsed for it.
+/// Parses `!COMMAND`, which runs a command line in the sandbox. Called only for input that was typed at a terminal.
 pub(super) fn shell_command(text: &str) -> Option<ChatCommand> {
     let line = text.trim().strip_prefix('!')?.trim();
     (!line.is_empty()).then(|| ChatCommand::Shell(line.to_owned()))
@@ -200,18 +201,18 @@ pub(super) fn shell_command(text: &str) -> Option<ChatCommand> {
 /// Parses a line of input. Paths, such as `/etc/hosts`, and text that starts with `//` are messages, not commands.
 pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
     let trimmed = text.trim();
-    let question = || ChatInput::Question(text.to_owned());
+    let message = || ChatInput::Message(text.to_owned());
     let Some(rest) = trimmed.strip_prefix('/') else {
-        return Ok(question());
+        return Ok(message());
     };
     if rest.starts_with('/') {
-        return Ok(ChatInput::Question(rest.to_owned()));
+        return Ok(ChatInput::Message(rest.to_owned()));
     }
     let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     if name.contains(|letter: char| !letter.is_alphanumeric() && letter != '-')
         || trimmed.contains('\n')
     {
-        return Ok(question());
+        return Ok(message());
     }
     let argument = argument.trim();
     let value = (!argument.is_empty()).then(|| argument.to_owned());
@@ -226,12 +227,13 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
                 .with_hint(format!("use `/{name} FILE`"))
         })
     };
-    let Some((known_name, takes, _)) = COMMANDS.iter().find(|(known, ..)| *known == name) else {
+    let Some((known_name, parameters, _)) = COMMANDS.iter().find(|(known, ..)| *known == name)
+    else {
         return Err(unknown(&name));
     };
-    if takes.is_empty() && value.is_some() {
+    if parameters.is_empty() && value.is_some() {
         return Err(CommandError::usage(format!("/{name} takes no argument"))
-            .with_hint(format!("use `/{name}` alone")));
+            .with_hint(format!("use `/{name}` without an argument")));
     }
     Ok(ChatInput::Command(match *known_name {
         "exit" => ChatCommand::Exit,
@@ -270,11 +272,11 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
 
 /// Parses the options of `/apply`.
 fn apply_options(options: &str) -> Result<ChatCommand, CommandError> {
-    let (mut is_agreed, mut branch) = (false, None);
+    let (mut skips_confirmation, mut branch) = (false, None);
     let mut words = options.split_whitespace();
     while let Some(word) = words.next() {
         match (word, word.strip_prefix("--branch=")) {
-            ("--yes" | "-y", _) => is_agreed = true,
+            ("--yes" | "-y", _) => skips_confirmation = true,
             ("--branch", _) if branch.is_none() => match words.next() {
                 Some(name) => branch = Some(name.to_owned()),
                 None => {
@@ -294,7 +296,10 @@ fn apply_options(options: &str) -> Result<ChatCommand, CommandError> {
             }
         }
     }
-    Ok(ChatCommand::Apply { is_agreed, branch })
+    Ok(ChatCommand::Apply {
+        skips_confirmation,
+        branch,
+    })
 }
 
 fn unknown(name: &str) -> CommandError {
@@ -315,14 +320,14 @@ mod tests {
     fn command(text: &str) -> ChatCommand {
         match parse(text).expect("a valid line") {
             ChatInput::Command(command) => command,
-            ChatInput::Question(question) => panic!("a message: {question}"),
+            ChatInput::Message(message) => panic!("a message: {message}"),
         }
     }
 
     #[test]
     fn every_listed_command_is_parsed() {
-        for (name, takes, _) in COMMANDS {
-            let text = if takes == "FILE" {
+        for (name, parameters, _) in COMMANDS {
+            let text = if parameters == "FILE" {
                 format!("/{name} x")
             } else {
                 format!("/{name}")
@@ -336,11 +341,11 @@ mod tests {
     fn the_help_names_every_command_in_24_lines_of_80_columns() {
         // A line before and after the list.
         assert!(HELP.len() <= 22);
-        for (keys, does) in HELP {
+        for (keys, effect) in HELP {
             assert!(keys.chars().count() <= HELP_COLUMN, "{keys}");
             assert!(
-                HELP_COLUMN + 2 + does.chars().count() <= 80,
-                "{keys}: {does}"
+                HELP_COLUMN + 2 + effect.chars().count() <= 80,
+                "{keys}: {effect}"
             );
         }
         for (name, ..) in COMMANDS {
@@ -371,13 +376,13 @@ mod tests {
         assert_eq!(
             command("/apply --yes"),
             ChatCommand::Apply {
-                is_agreed: true,
+                skips_confirmation: true,
                 branch: None
             }
         );
         for line in ["/apply --branch fix/it -y", "/apply --yes --branch=fix/it"] {
             let expected = ChatCommand::Apply {
-                is_agreed: true,
+                skips_confirmation: true,
                 branch: Some("fix/it".to_owned()),
             };
             assert_eq!(command(line), expected);
@@ -396,7 +401,7 @@ mod tests {
 
     #[test]
     fn paths_and_lines_with_two_slashes_are_messages() {
-        for (text, question) in [
+        for (text, message) in [
             ("/etc/hosts: what is it?", "/etc/hosts: what is it?"),
             ("//help me", "/help me"),
             ("/diff\nand more", "/diff\nand more"),
@@ -404,7 +409,7 @@ mod tests {
         ] {
             assert_eq!(
                 parse(text).expect("a valid line"),
-                ChatInput::Question(question.to_owned())
+                ChatInput::Message(message.to_owned())
             );
         }
     }

@@ -23,7 +23,7 @@ use crate::commands::{counted, first_run, interactive, terminal};
 use crate::context::Context;
 use crate::output::{CommandError, Progress, Report, visible_lines, write_err, write_out};
 
-use super::LONGEST_NAME;
+use super::MAX_NAME_LENGTH;
 
 /// Number of sessions that `--resume` lists.
 const LISTED_SESSIONS: usize = 20;
@@ -201,7 +201,7 @@ fn answer_once(
             cleveragents_models::looks_secret(&question) || redactor.text(&question) != question;
         let name = line.filter(|_| !is_secret);
         let created = context.call(CreateSession {
-            name: name.map(|line| short(line, LONGEST_NAME)),
+            name: name.map(|line| short(line, MAX_NAME_LENGTH)),
             ..CreateSession::default()
         })?;
         created.session.id

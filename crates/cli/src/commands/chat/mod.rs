@@ -39,7 +39,7 @@ use crate::output::{CommandError, Format, Report, Timing};
 const RECENT: u64 = 6;
 
 /// Maximum length of a session name that is derived from a message.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_LENGTH: usize = 60;
 
 pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report, CommandError> {
     let mut working_folder = None;
@@ -223,8 +223,8 @@ impl Chat<'_> {
         }
         match command::parse(text)? {
             command::ChatInput::Command(command) => self.run_command(command),
-            command::ChatInput::Question(question) => {
-                self.ask(Some(&question))?;
+            command::ChatInput::Message(message) => {
+                self.ask(Some(&message))?;
                 Ok(Flow::Continue)
             }
         }
@@ -332,7 +332,7 @@ impl Chat<'_> {
         if cleveragents_models::looks_secret(question) || redactor.text(question) != question {
             return None;
         }
-        short(line, LONGEST_NAME).parse().ok()
+        short(line, MAX_NAME_LENGTH).parse().ok()
     }
 
     /// Checkpoints of the session's sandbox; none if there is no sandbox yet.
@@ -397,7 +397,7 @@ impl Chat<'_> {
         let options = self.conversation.options();
         if let Some(folder) = &self.folder {
             self.screen.note(&format!(
-                "the model works in a copy of {}; /apply brings its changes to your files",
+                "the model works in a copy of {}; /apply writes its changes to your files",
                 folder.display()
             ));
         } else if options.sandbox.is_none() && options.project.is_none() {
@@ -454,7 +454,7 @@ impl Chat<'_> {
             .and_then(|sandboxes| Ok(sandboxes.pending_changes(session.id)?));
         match pending {
             Ok(Some(changes)) => self.screen.note(&format!(
-                "{} not applied: /diff shows the changes, /apply brings them to your files",
+                "{} not applied: /diff shows the changes, /apply writes them to your files",
                 counted(changes.files.len(), "changed file")
             )),
             Ok(None) => {}

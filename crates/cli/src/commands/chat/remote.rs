@@ -18,7 +18,7 @@ use super::input::{PipeReader, ReadOutcome, Reading};
 use super::run_command::{help, no_message, saved};
 use super::screen::Screen;
 use super::signals::Stopper;
-use super::{Flow, LONGEST_NAME, RECENT, Source};
+use super::{Flow, MAX_NAME_LENGTH, RECENT, Source};
 use crate::arguments::Chat as Arguments;
 use crate::commands::images::prompt_images;
 use crate::commands::model::list_report as list_models;
@@ -138,8 +138,8 @@ impl RemoteChat<'_> {
         }
         match command::parse(text)? {
             ChatInput::Command(command) => self.run_command(command),
-            ChatInput::Question(question) => {
-                self.ask(Some(question))?;
+            ChatInput::Message(message) => {
+                self.ask(Some(message))?;
                 Ok(Flow::Continue)
             }
         }
@@ -306,7 +306,7 @@ impl RemoteChat<'_> {
             !cleveragents_models::looks_secret(question) && redactor.text(question) == question;
         let derived_name = line
             .filter(|_| has_no_secret)
-            .map(|line| short(line, LONGEST_NAME));
+            .map(|line| short(line, MAX_NAME_LENGTH));
         let name = self.name.take().or(derived_name);
         let has_name = name.is_some();
         let created = self.context.call(CreateSession {

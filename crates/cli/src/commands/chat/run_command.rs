@@ -62,8 +62,11 @@ impl Chat<'_> {
             ChatCommand::Resume => self.ask(None)?,
             ChatCommand::Diff => self.diff(timing)?,
             ChatCommand::Undo => self.undo_turn(timing)?,
-            ChatCommand::Apply { is_agreed, branch } => {
-                self.apply(is_agreed, branch.as_deref(), timing)?;
+            ChatCommand::Apply {
+                skips_confirmation,
+                branch,
+            } => {
+                self.apply(skips_confirmation, branch.as_deref(), timing)?;
             }
             ChatCommand::Redo => self.redo_turn(timing)?,
             ChatCommand::Cost => self.cost(timing)?,
@@ -400,7 +403,7 @@ impl Chat<'_> {
             }))
             .panel(panel.row("Changed files", files));
         let report = if files > 0 {
-            report.info("/diff shows the changes, /apply brings them to your files")
+            report.info("/diff shows the changes, /apply writes them to your files")
         } else {
             report
         };
@@ -416,20 +419,20 @@ impl Chat<'_> {
 
     fn apply(
         &mut self,
-        is_agreed: bool,
+        skips_confirmation: bool,
         branch: Option<&str>,
         timing: Timing,
     ) -> Result<(), CommandError> {
         let sandbox = self.sandbox()?;
         let option: Vec<&str> = branch.map_or_else(Vec::new, |branch| vec!["--branch", branch]);
-        if !is_agreed && !self.is_interactive {
+        if !skips_confirmation && !self.is_interactive {
             return Err(CommandError::new(
                 Code::ConfirmationNeeded,
                 "confirmation needs a terminal",
             )
             .with_hint("use `/apply --yes`"));
         }
-        if !is_agreed {
+        if !skips_confirmation {
             self.preview(&sandbox)?;
             // If the dry run finds conflicts, nothing can be applied, so the user is not asked.
             let mut preview = vec!["sandbox", "apply", sandbox.as_str(), "--dry-run"];

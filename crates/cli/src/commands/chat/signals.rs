@@ -43,7 +43,7 @@ impl Stopper {
     /// Watches signals. If `is_interactive`, Ctrl-C stops only the turn, not the chat.
     pub(super) fn watch(is_interactive: bool) -> Result<Self, CommandError> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
-            CommandError::internal("signals cannot be watched").caused_by(&error)
+            CommandError::internal("signal handlers cannot be installed").caused_by(&error)
         })?;
         let shared = Arc::new(SignalTarget {
             running: Mutex::default(),

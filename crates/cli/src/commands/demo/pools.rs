@@ -257,7 +257,7 @@ fn hunt_finds_them(demo: &Demo) -> Result<StepResult, CommandError> {
         .collect();
     Ok(StepResult {
         title: "Hunt: one module per plan, read-only",
-        promise: "A finding counts only if its quoted code stands at its lines in the commit",
+        promise: "A finding counts only if the commit contains its quoted code at the stated lines",
         seen: format!(
             "3 findings at {}; rejected: {}; a vague one (confidence 40 %) was not filed; a missing program of the hunter \
              is no defect",
@@ -433,7 +433,7 @@ fn hunts_live(demo: &Demo) -> Result<StepResult, CommandError> {
         .collect();
     Ok(StepResult {
         title: "Hunt with your model",
-        promise: "A finding counts only if its quoted code stands at its lines in the commit",
+        promise: "A finding counts only if the commit contains its quoted code at the stated lines",
         seen: format!("{} accepted: {}", titles.len(), titles.join("; ")),
         facts: hunted,
         shown: String::new(),

@@ -97,7 +97,6 @@ impl Demo {
     }
 }
 
-/// Runs the tests in a folder.
 pub(super) fn run_tests(folder: &Path) -> Result<TestRun, CommandError> {
     let output = Command::new("sh")
         .arg(TEST)

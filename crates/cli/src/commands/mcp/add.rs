@@ -218,7 +218,7 @@ impl Registration<'_> {
             let panel = Panel::new("MCP Server")
                 .row("Name", added.definition.name.clone())
                 .row("Transport", show::transport(&added.definition))
-                .row("Where", show::place(&added.definition));
+                .row("Location", show::place(&added.definition));
             report = report.panel(show::with_view_rows(panel, &added.definition, view).row(
                 "Outcome",
                 if added.outcome == Outcome::Updated {

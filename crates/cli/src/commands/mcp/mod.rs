@@ -29,7 +29,7 @@ fn list(service: &McpService) -> Result<Report, CommandError> {
     let table = Table::new("MCP Servers")
         .column("Name", Align::Left)
         .column("Transport", Align::Left)
-        .column("Where", Align::Left)
+        .column("Location", Align::Left)
         .column("Registered", Align::Left)
         .keep(["Name"])
         .drop_first(["Registered"])

@@ -218,7 +218,7 @@ fn panel(definition: &ServerDefinition) -> Panel {
         .row("Name", definition.name.clone())
         .row("Description", definition.description.clone())
         .row("Transport", transport(definition))
-        .row("Where", place(definition))
+        .row("Location", place(definition))
         .row("Variables", names(definition.env.keys().collect()))
         .row("Headers", names(definition.headers.keys().collect()))
         .row("Lazy start", yes_no(definition.lazy_start))

@@ -147,7 +147,6 @@ pub(in crate::commands) fn made_by_commands(paths: &[String]) -> Option<String> 
     ))
 }
 
-/// Lines of a patch, coloured.
 pub(super) fn coloured_lines(patch: &str) -> Vec<Vec<Cell>> {
     patch
         .lines()

@@ -70,7 +70,7 @@ fn output_text(error: &PlanErrorInfo) -> Option<String> {
 }
 
 fn history(history: &[PlanErrorInfo]) -> Table {
-    Table::with_columns("History", ["Time", "Kind", "What", "Message"])
+    Table::with_columns("History", ["Time", "Kind", "Step or call", "Message"])
         .empty("No step or call failed")
         .rows(history.iter().map(|error| {
             let kind = error.kind.as_str().to_owned();

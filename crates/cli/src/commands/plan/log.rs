@@ -12,8 +12,7 @@ use crate::context::Context;
 use crate::output::{Cell, CommandError, Format, Report, Table, visible};
 use crate::remote;
 
-/// Poll interval for new events.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Number of events per query.
 const PAGE: u64 = 500;
@@ -41,7 +40,7 @@ pub(super) fn run(context: &Context, arguments: PlanLog) -> Result<Report, Comma
         }
         return follow(follower);
     }
-    let table = Table::with_columns("Log", ["Time", "What", "Detail"])
+    let table = Table::with_columns("Log", ["Time", "Event", "Detail"])
         .empty("No events yet")
         .rows(log.events.iter().map(|entry| {
             vec![
@@ -66,7 +65,7 @@ pub(super) fn line(entry: &PlanLogEntry) -> String {
 
 /// Reads the events after a position, page by page. Returns the new position, and whether the plan
 /// had finished before the read.
-pub(super) fn read_on(
+pub(super) fn read_new_events(
     context: &Context,
     plan: &str,
     mut position: Position,
@@ -153,7 +152,8 @@ impl Follower<'_> {
     /// Prints new events. Returns whether the log is complete or the reader closed the pipe.
     pub(crate) fn catch_up(&mut self) -> Result<bool, CommandError> {
         let (context, plan) = (self.context, self.plan.clone());
-        let (_, is_over) = read_on(context, &plan, self.position, |entry| self.write(entry))?;
+        let (_, is_over) =
+            read_new_events(context, &plan, self.position, |entry| self.write(entry))?;
         Ok(is_over || !self.is_read)
     }
 }
@@ -163,7 +163,7 @@ fn follow(mut follower: Follower<'_>) -> Result<Report, CommandError> {
         remote::follow_events(connection, &mut follower)?;
     } else {
         while !follower.catch_up()? {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(Report::written("plan log", 0))

@@ -71,7 +71,7 @@ fn view(response: ResolvedConflictReport) -> Report {
     }
     let mut report = Report::new("plan resolve").panel(panel);
     report = match response.unresolved {
-        0 if response.queued => report.info("a worker continues it"),
+        0 if response.queued => report.info("a worker continues the plan"),
         0 => report.info(format!(
             "continue with `agents plan execute {}`",
             response.plan_id

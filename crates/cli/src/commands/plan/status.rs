@@ -173,7 +173,7 @@ fn estimated_text(estimated: &Value) -> Option<String> {
 }
 
 fn waiting_panel(waiting: &Waiting, commands: &[String]) -> Panel {
-    let mut panel = Panel::new("Waiting For").row("What", Cell::Warn(waiting.sentence()));
+    let mut panel = Panel::new("Waiting For").row("Input", Cell::Warn(waiting.sentence()));
     match waiting {
         Waiting::Call {
             tool, arguments, ..

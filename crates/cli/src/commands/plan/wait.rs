@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cleveragents_application::plan_operations::{AwaitPlan, PlanStatusReport, ReadPlanLog};
 use cleveragents_domain::{Code, PlanStage, Position};
 
-use super::log::{PAUSE, line, read_on};
+use super::log::{POLL_INTERVAL, line, read_new_events};
 use super::status::{error_message, view};
 use crate::context::Context;
 use crate::output::{CommandError, Report, commands, write_err};
@@ -23,7 +23,11 @@ pub(super) fn run(
     let deadline =
         timeout.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     let is_connected = context.connection.is_some();
-    let pause = if is_connected { REMOTE_PAUSE } else { PAUSE };
+    let pause = if is_connected {
+        REMOTE_PAUSE
+    } else {
+        POLL_INTERVAL
+    };
     let last = context.call(ReadPlanLog {
         reference,
         limit: 1,
@@ -102,7 +106,7 @@ impl PlanWait<'_> {
                 self.print_line(&line(entry));
                 Ok(())
             };
-            (self.position, _) = read_on(self.context, &self.plan, self.position, show)?;
+            (self.position, _) = read_new_events(self.context, &self.plan, self.position, show)?;
         }
         Ok(())
     }

@@ -16,18 +16,23 @@ fn profile_layer(level: ConfigLevel, source: String, safety: Safety) -> SafetyLa
     SafetyLayer {
         level: level.as_str().to_owned(),
         source,
-        says: format!("profile {}", safety.name),
+        description: format!("profile {}", safety.name),
         is_chosen_profile: level != ConfigLevel::Project,
         profile: safety.profile,
         guards: safety.guards,
     }
 }
 
-fn guards_layer(level: ConfigLevel, source: String, says: String, guards: Guards) -> SafetyLayer {
+fn guards_layer(
+    level: ConfigLevel,
+    source: String,
+    description: String,
+    guards: Guards,
+) -> SafetyLayer {
     SafetyLayer {
         level: level.as_str().to_owned(),
         source,
-        says,
+        description,
         is_chosen_profile: false,
         profile: SafetyProfile::unrestricted(),
         guards,
@@ -103,11 +108,11 @@ fn guards_of_options(options: &SafetySelection) -> Result<Vec<SafetyLayer>, Comm
             .collect::<Result<Vec<_>, _>>()
     };
     let mut collected = Vec::new();
-    let mut option = |name: &str, (says, guards)| {
+    let mut option = |name: &str, (description, guards)| {
         collected.push(guards_layer(
             ConfigLevel::Flag,
             name.to_owned(),
-            says,
+            description,
             guards,
         ));
     };
@@ -153,8 +158,8 @@ fn guards_of_configuration(
     let mut collected = Vec::new();
     for (key, read) in readers {
         for (level, source, value) in levels(process, key)? {
-            if let Some((says, guards)) = read(&value) {
-                collected.push(guards_layer(level, source.to_string(), says, guards));
+            if let Some((description, guards)) = read(&value) {
+                collected.push(guards_layer(level, source.to_string(), description, guards));
             }
         }
     }
@@ -170,12 +175,12 @@ fn deny_guards(denylist: Vec<ToolPattern>) -> (String, Guards) {
 }
 
 fn allow_guards(patterns: Vec<ToolPattern>) -> (String, Guards) {
-    let says = format!("allow only {}", listed(&patterns));
+    let description = format!("allow only {}", listed(&patterns));
     let guards = Guards {
         allowlist: AllowList::only(patterns),
         ..Guards::default()
     };
-    (says, guards)
+    (description, guards)
 }
 
 fn call_limit_guards(max_calls: u64) -> (String, Guards) {

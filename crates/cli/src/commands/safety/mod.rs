@@ -59,11 +59,11 @@ fn show(safety: &Named) -> Report {
 }
 
 fn show_effective(safety: &EffectiveSafety) -> Report {
-    let mut table = Table::with_columns("Sources", ["Level", "Setting", "Where"]);
+    let mut table = Table::with_columns("Sources", ["Level", "Setting", "Source"]);
     for layer in &safety.layers {
         table = table.row(vec![
             layer.level.as_str().into(),
-            layer.says.as_str().into(),
+            layer.description.as_str().into(),
             Cell::Muted(layer.source.clone()),
         ]);
     }

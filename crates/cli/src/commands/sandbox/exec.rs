@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cleveragents_application::{CaptureReport, ExecReport, ExecRequest, SandboxService};
 use cleveragents_process::{Cancel, Ending, Input, Limits, Output, WhenMissing};
-use cleveragents_sandbox::{Change, LARGEST_KEPT};
+use cleveragents_sandbox::{Change, MAX_CONTENT_BYTES};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -178,8 +178,9 @@ fn forward_signals(
     recording: &Cancel,
     state: &Arc<SignalState>,
 ) -> Result<signal_hook::iterator::Handle, CommandError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])
-        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(|error| {
+        CommandError::internal("signal handlers cannot be installed").caused_by(&error)
+    })?;
     let handle = signals.handle();
     let (cancel, recording, state) = (cancel.clone(), recording.clone(), Arc::clone(state));
     // With a terminal, the signals of Ctrl-C and Ctrl-\ reach the command directly, so they are not forwarded.
@@ -271,13 +272,13 @@ fn report(name: &str, executed: &ExecReport, is_document: bool) -> Report {
     }
     let too_large = |(_, change): &&(String, Change)| {
         let size = change.after.map_or(0, |after| after.size);
-        size > LARGEST_KEPT
+        size > MAX_CONTENT_BYTES
     };
     for (alias, change) in changes.iter().filter(too_large) {
         report = report.warn(format!(
             "`{alias}/{}` is larger than {} GiB and is not kept: a rollback removes it, and it cannot be applied",
             change.path,
-            LARGEST_KEPT >> 30
+            MAX_CONTENT_BYTES >> 30
         ));
     }
     if changes.is_empty() {

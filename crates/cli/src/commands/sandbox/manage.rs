@@ -280,7 +280,7 @@ pub(super) fn discard(
     let staged_folders = view
         .members
         .iter()
-        .filter_map(|member| member.left_staged(&id));
+        .filter_map(|member| member.interrupted_staging(&id));
     let report = Report::new("sandbox discard")
         .data(json!({"sandbox": sandbox_json(&view)}))
         .ok(format!("Sandbox `{}` discarded", view.sandbox.name));

@@ -53,7 +53,6 @@ impl ConfigFile {
         }
     }
 
-    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -104,7 +104,7 @@ fn each_level_overrides_the_levels_below() {
 }
 
 #[test]
-fn the_strongest_level_with_a_value_wins() {
+fn the_highest_level_with_a_value_wins() {
     let winner = |global, project, variable| {
         let world = World::new(global, project).with("CLEVERAGENTS_FORMAT", variable);
         world
@@ -122,7 +122,7 @@ fn the_strongest_level_with_a_value_wins() {
 }
 
 #[test]
-fn without_any_setting_the_defaults_hold() {
+fn the_defaults_apply_without_settings() {
     let world = World::new("", "");
     let configuration = world.load(Flags::none()).expect("legal");
     let settings = configuration.settings().expect("legal");

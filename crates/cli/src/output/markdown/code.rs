@@ -1,7 +1,6 @@
 //! [`Highlighter`]: syntax colours of code, based only on comments, strings, numbers and keywords.
 //!
-//! These tokens are most of what a reader needs, and they work in all listed languages without large
-//! grammars. Each line is coloured as it arrives; comments and strings that span lines stay open.
+//! Recognizing these tokens needs no grammar, so it works in all listed languages. Each line is coloured as it arrives; comments and strings that span lines stay open.
 
 use super::languages::{Language, find};
 use crate::output::paint::{Paint, Tone};
@@ -22,7 +21,7 @@ impl Highlighter {
         }
     }
 
-    /// A line with colours, without control characters.
+    /// Returns the line with colours and without control characters.
     pub(super) fn line(&mut self, paint: Paint, line: &str) -> String {
         let line = visible_lines(line);
         let Some(language) = self.language.filter(|_| paint == Paint::On) else {

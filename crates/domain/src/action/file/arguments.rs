@@ -90,7 +90,7 @@ impl FileParser<'_> {
             return Err(rule(
                 default,
                 format!("`{}` is required and has a default", argument.name),
-                "leave one of them out",
+                "remove one of them",
             ));
         }
         self.limits(entry, &mut argument)?;
@@ -144,7 +144,7 @@ impl FileParser<'_> {
             return Err(rule(
                 place,
                 format!("no number is at least {minimum} and at most {maximum}"),
-                "exchange `minimum` and `maximum`",
+                "swap `minimum` and `maximum`",
             ));
         }
         let Some(pattern) = &entry.pattern else {
@@ -195,7 +195,7 @@ impl FileParser<'_> {
                 return Err(rule(
                     written,
                     format!("a choice of `{}` occurs twice", argument.name),
-                    "leave one of them out",
+                    "remove one of them",
                 ));
             }
             choices.push(choice);

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Maximum length of a text.
-const TEXT_MAXIMUM: usize = 65_536;
+const MAX_TEXT_BYTES: usize = 65_536;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -155,10 +155,10 @@ impl FileParser<'_> {
                 "write one sentence",
             ));
         }
-        if text.len() > TEXT_MAXIMUM {
+        if text.len() > MAX_TEXT_BYTES {
             return Err(rule(
                 written,
-                format!("the field `{field}` has more than {TEXT_MAXIMUM} bytes"),
+                format!("the field `{field}` has more than {MAX_TEXT_BYTES} bytes"),
                 "shorten it",
             ));
         }
@@ -351,7 +351,7 @@ impl FileParser<'_> {
             let text = crate::invariant::checked_text(&text)
                 .map_err(|error| rule(written, error.to_string(), "correct the sentence"))?;
             if invariants.contains(&text) {
-                let fix = "leave one of them out";
+                let fix = "remove one of them";
                 return Err(rule(written, "the invariant occurs twice", fix));
             }
             invariants.push(text);

@@ -9,7 +9,7 @@ use super::super::argument::ActionArgument;
 use super::super::parts::{ActionPart, ActionParts, PartBounds, PartDivision};
 use super::{FileParser, rule};
 use crate::{
-    ChildFailureMode, ChildSettings, DefinitionFault, ExecutionMode, LARGEST_MAX_PARALLEL,
+    ChildFailureMode, ChildSettings, DefinitionFault, ExecutionMode, MAX_PARALLEL_LIMIT,
     MergeStrategy,
 };
 
@@ -108,9 +108,9 @@ impl FileParser<'_> {
                 (form, ChildSettings::default())
             }
         };
-        if !(1..=LARGEST_MAX_PARALLEL).contains(&settings.max_parallel) {
+        if !(1..=MAX_PARALLEL_LIMIT).contains(&settings.max_parallel) {
             return Err(invalid(format!(
-                "`max_parallel` is {}, but it must be from 1 to {LARGEST_MAX_PARALLEL}",
+                "`max_parallel` is {}, but it must be from 1 to {MAX_PARALLEL_LIMIT}",
                 settings.max_parallel
             )));
         }

@@ -21,8 +21,8 @@ const TYPES: [&str; 7] = [
 const DEEPEST: usize = 24;
 
 /// Anthropic's limits for a whole answer schema.
-const MOST_OPTIONAL: usize = 24;
-const MOST_UNIONS: usize = 16;
+const MAX_OPTIONAL: usize = 24;
+const MAX_UNIONS: usize = 16;
 
 /// The parameters of a tool in a form that the provider accepts: always an object at the top.
 pub(super) fn tool_parameters(protocol: Protocol, schema: &Value) -> Value {
@@ -101,7 +101,7 @@ pub(super) fn answer_format(target: &Target, request: &ChatRequest) -> Option<An
             }
             let mut closing = ClosedSchema::new(OptionalProperty::LeftOut);
             let closed = closing.close(lowered)?;
-            let fits = closing.optional <= MOST_OPTIONAL && closing.unions <= MOST_UNIONS;
+            let fits = closing.optional <= MAX_OPTIONAL && closing.unions <= MAX_UNIONS;
             fits.then_some(closed)
                 .and_then(|schema| format(schema, true))
         }

@@ -88,7 +88,7 @@ impl Script {
         })?;
         if let Some(offset) = text.find('\0') {
             let line = line_of(text.as_bytes(), offset);
-            return Err(refused(line, "holds a NUL character".to_owned()));
+            return Err(refused(line, "contains a NUL character".to_owned()));
         }
         let mut scanner = Scanner::new(name, text);
         let mut statements = Vec::new();

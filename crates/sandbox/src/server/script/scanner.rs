@@ -153,7 +153,7 @@ impl<'a> Scanner<'a> {
             b'\'' => self.quoted('\'', false),
             b'"' => self.quoted('"', false),
             b'$' => self.dollar(),
-            b'\\' => Err(self.refused(self.at, "holds a command of psql, which is not SQL")),
+            b'\\' => Err(self.refused(self.at, "contains a command of psql, which is not SQL")),
             b'(' => {
                 place.parentheses += 1;
                 self.at += 1;

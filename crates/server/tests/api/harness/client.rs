@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Timeout of every read, so that failing tests end.
-const PATIENCE: Duration = Duration::from_secs(40);
+const READ_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A client with or without a token.
 #[derive(Debug, Clone)]
@@ -69,7 +69,6 @@ impl Client {
         }
     }
 
-    /// The token of the client.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
@@ -105,7 +104,7 @@ impl Client {
     /// Sends a request to a server that may be killed; `None` without a complete response.
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> Option<Answer> {
         let socket = TcpStream::connect(self.address).ok()?;
-        socket.set_read_timeout(Some(PATIENCE)).ok()?;
+        socket.set_read_timeout(Some(READ_TIMEOUT)).ok()?;
         let mut stream = Stream {
             reader: BufReader::new(socket),
         };
@@ -160,8 +159,12 @@ impl Client {
     /// A connection for arbitrary bytes.
     pub(crate) fn connect(&self) -> Stream {
         let socket = TcpStream::connect(self.address).expect("the server listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        socket.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        socket
+            .set_read_timeout(Some(READ_TIMEOUT))
+            .expect("a timeout");
+        socket
+            .set_write_timeout(Some(READ_TIMEOUT))
+            .expect("a timeout");
         Stream {
             reader: BufReader::new(socket),
         }
@@ -284,7 +287,7 @@ impl Stream {
     pub(crate) fn event(&mut self) -> Option<ReceivedEvent> {
         // Without this timeout keep-alives would continue the loop forever.
         let started_at = Instant::now();
-        while started_at.elapsed() < PATIENCE {
+        while started_at.elapsed() < READ_TIMEOUT {
             let sent = self.block()?;
             if sent.data.is_some() {
                 return Some(sent);

@@ -54,7 +54,6 @@ impl Server {
         Self::on(TestDatabase::sqlite(), change)
     }
 
-    /// A server on a database.
     pub(crate) fn on(database: TestDatabase, change: impl FnOnce(&mut Options)) -> Self {
         let engine = database.open();
         let double = Arc::new(TestRuntime::default());
@@ -129,7 +128,7 @@ impl Server {
     }
 
     /// A client without a token that does not count as the local user: a page in a browser.
-    pub(crate) fn stranger(&self) -> Client {
+    pub(crate) fn client_without_token(&self) -> Client {
         self.local().with("origin", "https://elsewhere.example")
     }
 
@@ -176,7 +175,7 @@ impl Server {
     /// Registers an action and a project in a namespace, and returns the request that creates a plan from them.
     pub(crate) fn offer_plans(&self, namespace: &str) -> Value {
         let engine = || Arc::clone(&self.engine);
-        let resource = ResourceService::new(engine()).ensure_path(&self.yard());
+        let resource = ResourceService::new(engine()).ensure_path(&self.project_folder());
         let project = ProjectService::new(engine()).create(NewProject {
             name: format!("{namespace}/yard"),
             rules: ProjectRules::default(),
@@ -195,7 +194,7 @@ impl Server {
         plan_request(namespace)
     }
 
-    fn yard(&self) -> std::path::PathBuf {
+    fn project_folder(&self) -> std::path::PathBuf {
         let folder = self.folder.path().join("yard");
         std::fs::create_dir_all(&folder).expect("a folder");
         folder
@@ -215,7 +214,7 @@ impl Server {
                 projects.create(new).expect("a project");
             }
         }
-        cleveragents_testkit::plans::strategized(&self.engine, plan);
+        cleveragents_testkit::plans::store_example_strategy(&self.engine, plan);
         let question = Waiting::Question {
             text: "which one?".to_owned(),
             options: Vec::new(),
@@ -224,7 +223,6 @@ impl Server {
         cleveragents_testkit::plans::wait_for(&self.engine, plan, question);
     }
 
-    /// A gauge of the server.
     pub(crate) fn gauge(&self, name: &str) -> u64 {
         let text = self.local().get("/metrics").text();
         let line = text
@@ -235,13 +233,13 @@ impl Server {
     }
 
     /// Starts the shutdown, without waiting.
-    pub(crate) fn announce_end(&mut self) {
+    pub(crate) fn begin_shutdown(&mut self) {
         drop(self.stop.take());
     }
 
     /// Waits until the server has stopped.
-    pub(crate) fn ended(&mut self) {
-        self.announce_end();
+    pub(crate) fn shut_down(&mut self) {
+        self.begin_shutdown();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the server stops without an error");
         }
@@ -250,7 +248,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.announce_end();
+        self.begin_shutdown();
         if let Some(thread) = self.thread.take()
             && !std::thread::panicking()
         {

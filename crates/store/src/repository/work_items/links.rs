@@ -140,7 +140,7 @@ pub enum DependencyInsert {
     Cycle,
 }
 
-/// Makes an item wait for another one.
+/// Makes an item depend on another one.
 pub fn insert_dependency(
     unit: &mut UnitOfWork<'_>,
     item: &WorkItem,
@@ -204,7 +204,7 @@ pub fn remove_dependency(
     Ok(touched > 0)
 }
 
-/// The items that an item waits for, with their states.
+/// The items that an item depends on, with their states.
 pub fn dependencies(
     reader: &mut dyn Reader,
     item: WorkItemId,
@@ -218,7 +218,7 @@ pub fn dependencies(
     rows.into_iter().map(read_link).collect()
 }
 
-/// The items that wait for an item, with their states.
+/// The items that depend on an item, with their states.
 pub fn dependents(
     reader: &mut dyn Reader,
     item: WorkItemId,

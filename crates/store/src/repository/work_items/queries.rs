@@ -36,7 +36,7 @@ pub struct OpenItem {
 }
 
 impl OpenItem {
-    /// The facts that pools look at.
+    /// The columns that pools read.
     pub fn facts(&self) -> ItemFacts<'_> {
         ItemFacts {
             project: &self.project,

@@ -111,13 +111,13 @@ fn input(body: &Value, model: &str, limit: u64) -> CheckResult {
 /// length in requests with more than 20. anthropics/claude-code issue 49537 shows the refusal of large images among
 /// many.
 fn images(body: &Value, model: &str) -> CheckResult {
-    let most = if context_window(model) > 200_000 {
+    let maximum = if context_window(model) > 200_000 {
         600
     } else {
         100
     };
-    size::ensure_images(body, most, |found| {
-        format!("Too much media: 0 document pages + {found} images > {most}")
+    size::ensure_images(body, maximum, |found| {
+        format!("Too much media: 0 document pages + {found} images > {maximum}")
     })?;
     if size::images(body) <= MANY_IMAGES {
         return Ok(());
@@ -202,10 +202,10 @@ pub(super) fn check(request: &ReceivedRequest, body: &Value) -> CheckResult {
     // "Create a Message": `max_tokens` is mandatory and at least 1.
     let limit = body["max_tokens"].as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or("max_tokens: Field required")?;
-    if let Some(most) = max_output(model) {
-        ensure(limit <= most, || {
+    if let Some(maximum) = max_output(model) {
+        ensure(limit <= maximum, || {
             format!(
-                "max_tokens: {limit} > {most}, which is the maximum allowed number of output tokens for {model}"
+                "max_tokens: {limit} > {maximum}, which is the maximum allowed number of output tokens for {model}"
             )
         })?;
     }

@@ -238,7 +238,7 @@ fn answer(options: &Value, model: &str, has_functions: bool) -> CheckResult {
 
 /// "Gemini models" (ai.google.dev/gemini-api/docs/models), output token limits.
 fn limits(options: &Value, model: &str) -> CheckResult {
-    let most = if model.starts_with("gemini-1.5") || model.starts_with("gemini-2.0") {
+    let maximum = if model.starts_with("gemini-1.5") || model.starts_with("gemini-2.0") {
         8192
     } else {
         65_536
@@ -247,11 +247,11 @@ fn limits(options: &Value, model: &str) -> CheckResult {
         ensure(
             limit
                 .as_u64()
-                .is_some_and(|limit| (1..=most).contains(&limit)),
+                .is_some_and(|limit| (1..=maximum).contains(&limit)),
             || {
                 format!(
                     "Unable to submit request because it has a maxOutputTokens value of {limit} but the supported range is from 1 (inclusive) to {} (exclusive).",
-                    most + 1
+                    maximum + 1
                 )
             },
         )?;
@@ -291,7 +291,7 @@ fn thinking(config: &Value, model: &str) -> CheckResult {
             format!("Invalid value at 'generation_config.thinking_config.thinking_level': {level}")
         })?;
     }
-    let (least, most, can_be_off) = match model {
+    let (minimum, maximum, can_be_off) = match model {
         _ if model.starts_with("gemini-2.5-pro") => (128, 32_768, false),
         _ if model.starts_with("gemini-2.5-flash-lite") => (512, 24_576, true),
         _ if model.starts_with("gemini-2.5-flash") => (1, 24_576, true),
@@ -300,11 +300,12 @@ fn thinking(config: &Value, model: &str) -> CheckResult {
         }
         _ => return Ok(()),
     };
-    let fits =
-        |budget: i64| budget == -1 || budget == 0 && can_be_off || (least..=most).contains(&budget);
+    let fits = |budget: i64| {
+        budget == -1 || budget == 0 && can_be_off || (minimum..=maximum).contains(&budget)
+    };
     ensure(budget.is_none_or(fits), || {
         format!(
-            "The thinking budget {budget:?} is invalid. Please choose a value between {least} and {most}."
+            "The thinking budget {budget:?} is invalid. Please choose a value between {minimum} and {maximum}."
         )
     })
 }

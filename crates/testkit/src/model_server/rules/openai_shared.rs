@@ -169,15 +169,15 @@ pub(super) fn is_at_least(model: &str, minor: u32) -> bool {
 /// API: Mistral "Vision" (docs.mistral.ai/capabilities/vision): 8; Groq "Vision" (console.groq.com/docs/vision): 5.
 pub(super) fn check_image_count(body: &Value) -> CheckResult {
     let model = text(body, "model");
-    let most = if size::is_groq_vision(model) {
+    let maximum = if size::is_groq_vision(model) {
         5
     } else if super::openai_chat::is_mistral(model) {
         8
     } else {
         500
     };
-    size::ensure_images(body, most, |found| {
-        format!("Too many images in request. Max is {most}, got {found}.")
+    size::ensure_images(body, maximum, |found| {
+        format!("Too many images in request. Max is {maximum}, got {found}.")
     })
 }
 
@@ -223,7 +223,7 @@ pub(super) fn check_choice(body: &Value) -> CheckResult {
 /// "Models" (platform.openai.com/docs/models), "max output tokens" of each.
 pub(super) fn check_limit(model: &str, limit: Option<&Value>) -> CheckResult {
     let Some(limit) = limit else { return Ok(()) };
-    let most = match Family::of_model(model) {
+    let maximum = match Family::of_model(model) {
         Family::OSeries => 100_000,
         Family::Gpt5 | Family::Gpt5Point => 128_000,
         Family::Plain if model.starts_with("gpt-4.1") => 32_768,
@@ -236,17 +236,17 @@ pub(super) fn check_limit(model: &str, limit: Option<&Value>) -> CheckResult {
     ensure(
         limit
             .as_u64()
-            .is_some_and(|limit| (1..=most).contains(&limit)),
+            .is_some_and(|limit| (1..=maximum).contains(&limit)),
         || {
             format!(
-                "max_tokens is too large: {limit}. This model supports at most {most} completion tokens, whereas you provided {limit}."
+                "max_tokens is too large: {limit}. This model supports at most {maximum} completion tokens, whereas you provided {limit}."
             )
         },
     )
 }
 
 /// "Function calling" (platform.openai.com/docs/guides/function-calling) and the reference of `tools`
-/// (platform.openai.com/ docs/api-reference/chat/create): at most 128 functions, names of at most 64 characters, and an
+/// (platform.openai.com/docs/api-reference/chat/create): at most 128 functions, names of at most 64 characters, and an
 /// object as parameters.
 pub(super) fn check_functions(functions: &[&Value]) -> CheckResult {
     ensure(functions.len() <= 128, || {

@@ -79,7 +79,7 @@ pub(super) fn is_valid(schema: &Value) -> CheckResult {
         if node.is_boolean() {
             return Ok(());
         }
-        ensure(node.is_object(), || format!("{node} is no schema"))?;
+        ensure(node.is_object(), || format!("{node} is not a schema"))?;
         let names: Vec<&Value> = match node.get("type") {
             None => Vec::new(),
             Some(Value::Array(names)) => names.iter().collect(),

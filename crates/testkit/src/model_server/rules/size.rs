@@ -42,7 +42,7 @@ pub(super) fn refusal(format: Format, body: &Value, bytes: usize) -> Option<Resp
     })
 }
 
-/// Whether the model is one of Groq's vision models, recognised by the lower-case name that only Groq uses.
+/// Whether the model is one of Groq's vision models, recognised by the lowercase name that only Groq uses.
 pub(super) fn is_groq_vision(model: &str) -> bool {
     model.starts_with("meta-llama/llama-4-")
 }
@@ -66,11 +66,11 @@ pub(super) fn images(body: &Value) -> usize {
 /// Checks the maximum number of images.
 pub(super) fn ensure_images(
     body: &Value,
-    most: usize,
+    maximum: usize,
     refuse: impl FnOnce(usize) -> String,
 ) -> CheckResult {
     let found = images(body);
-    ensure(found <= most, || refuse(found))
+    ensure(found <= maximum, || refuse(found))
 }
 
 /// Estimated tokens of a request: one per four bytes of text, the providers' rule of thumb for English; none for images

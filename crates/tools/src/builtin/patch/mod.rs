@@ -337,7 +337,7 @@ impl<'a> Files<'a> {
             call.output.line(line);
         }
         let note = (!self.repairs.is_empty()).then(|| self.repairs.join("\n"));
-        Ok(Answer::written().touching(touched).noting(note))
+        Ok(Answer::written().touching(touched).with_note(note))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Parsing a patch: `*** Begin Patch`, one section per file, `*** End Patch`.
+//! Parses a patch: `*** Begin Patch`, one section per file, `*** End Patch`.
 
 /// One section of a patch: the change to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, String> {
             reader.at += 1;
             continue;
         }
-        sections.push(reader.section(line)?);
+        sections.push(reader.parse_section(line)?);
     }
     if sections.is_empty() {
         return Err(
@@ -95,7 +95,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads the next line of the section; `None` at the end of the section.
-    fn body(&mut self) -> Option<&'t str> {
+    fn next_line(&mut self) -> Option<&'t str> {
         let line = self.peek().filter(|line| !is_section(line))?;
         self.at += 1;
         Some(line)
@@ -107,7 +107,7 @@ impl<'t> Reader<'t> {
         format!("line {} of the patch, `{line}`: {why}", self.at)
     }
 
-    fn section(&mut self, line: &str) -> Result<Section, String> {
+    fn parse_section(&mut self, line: &str) -> Result<Section, String> {
         self.at += 1;
         let line = line.trim();
         let path = |prefix: &str| {
@@ -129,7 +129,7 @@ impl<'t> Reader<'t> {
 
     fn parse_add(&mut self, path: String) -> Result<Section, String> {
         let mut content = String::new();
-        while let Some(line) = self.body() {
+        while let Some(line) = self.next_line() {
             match line.strip_prefix('+') {
                 Some(line) => {
                     content.push_str(line);
@@ -157,7 +157,7 @@ impl<'t> Reader<'t> {
                 hunks.push(Hunk::default());
             }
         };
-        while let Some(line) = self.body() {
+        while let Some(line) = self.next_line() {
             if let Some(header) = line.strip_prefix("@@") {
                 start_hunk(&mut hunks);
                 if let (Some(header), Some(hunk)) = (header_of(header), hunks.last_mut()) {

@@ -5,8 +5,8 @@
 //! then a rule that names one tool is more specific than a rule that matches several. `ask` wins over
 //! `allow` at equal specificity.
 //!
-//! The rules of a project are a second set. They are decided on their own, and the stricter of both decisions counts,
-//! so a project can never allow what the user's rules do not allow.
+//! The rules of a project are evaluated separately, and the stricter of both decisions counts. A project can therefore
+//! never allow anything that the user's rules do not allow.
 
 use std::path::{Path, PathBuf};
 
@@ -48,13 +48,11 @@ impl Decision {
     }
 }
 
-/// All permission rules.
 #[derive(Debug, Clone)]
 pub struct PermissionRules {
     rules: Vec<Rule>,
     default_effect: Effect,
     deny_list: DenyList,
-    /// The rules of projects.
     project: Vec<Rule>,
 }
 

@@ -151,7 +151,7 @@ fn unparsable_commands_need_approval_when_rules_match_commands() {
 }
 
 #[test]
-fn no_rule_overrides_the_floor() {
+fn no_rule_overrides_the_deny_list() {
     let rules = rules(
         "allow *\nallow builtin/shell(rm *)\nallow builtin/file-write(**)\nallow builtin/file-write(.git/*)",
     );

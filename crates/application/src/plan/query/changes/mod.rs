@@ -102,7 +102,7 @@ pub struct PlanChanges {
     pub files: Vec<FileChange>,
     /// The patches of all parts, concatenated; `None` if no lines were read, such as after the sandbox was deleted.
     pub patch: Option<Vec<u8>>,
-    /// True if a process works in the sandbox: then it may contain changes that are not recorded yet.
+    /// True if a process is using the sandbox: then it may contain changes that are not recorded yet.
     pub is_moving: bool,
     /// True if the plan has a sandbox.
     pub has_sandbox: bool,

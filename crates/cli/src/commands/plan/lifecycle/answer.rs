@@ -38,12 +38,12 @@ fn view(command: &'static str, response: PlanAnswerReport) -> Report {
     let report = Report::new(command).panel(
         Panel::new(title)
             .row("Plan", Cell::Id(response.plan_id.to_string()))
-            .row("What", response.answered.clone())
+            .row("Input", response.answered.clone())
             .row("Answer", response.answer.clone())
             .row("By", response.person.clone()),
     );
     let report = if response.queued {
-        report.info("a worker continues it")
+        report.info("a worker continues the plan")
     } else {
         report.info(format!(
             "continue with `agents plan execute {}`",
@@ -85,13 +85,13 @@ pub(super) fn prompt(
         ))
     } else {
         report.warn(format!(
-            "`{DETERMINISTIC}` executes this plan and cannot read guidance: it stays pending"
+            "the guidance stays pending: `{DETERMINISTIC}` executes this plan and cannot read it"
         ))
     };
     Ok(report.ok("Guidance added"))
 }
 
-/// Id of the current plan, after the user confirmed that it is the plan to cancel.
+/// Returns the id of the current plan after the user confirmed that this plan is to be cancelled.
 pub(super) fn confirm_cancel(context: &Context, yes: bool) -> Result<String, CommandError> {
     let plan = context.call(ShowPlan::default())?;
     let id = plan.plan_id.to_string();
@@ -123,12 +123,17 @@ pub(super) fn cancel(
             .row("Files in the sandbox", cancelled.sandbox.files_modified),
     );
     let report = match cancelled.recovery.first() {
-        Some(first) => report.info(format!("its changes are kept: `{}`", command(first))),
+        Some(first) => report.info(format!(
+            "its changes stay in the sandbox: `{}`",
+            command(first)
+        )),
         None => report,
     };
     let message = match cancelled.state {
         CancellationState::Cancelled => "Plan cancelled",
-        CancellationState::Cancelling => "Asked the process of the plan to stop",
+        CancellationState::Cancelling => {
+            "Cancellation requested; the process that runs the plan is stopping"
+        }
     };
     let report = report.data(cancelled).commands_at(&["/recovery"]);
     Ok(report.ok(message))

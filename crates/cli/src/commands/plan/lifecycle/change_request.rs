@@ -19,8 +19,9 @@ pub(super) fn apply_and_publish(
 ) -> Result<Report, CommandError> {
     if context.connection.is_some() {
         let message = "--pr works only on the machine of the repository, not with a server";
-        return Err(CommandError::usage(message)
-            .with_hint("run it there, or apply with --branch and push the branch by hand"));
+        return Err(CommandError::usage(message).with_hint(
+            "run the command there, or apply with --branch and push the branch by hand",
+        ));
     }
     let folder = context.environment.working_folder();
     let service = ChangeRequestService::new(
@@ -72,7 +73,7 @@ fn view(mut report: Report, published: &[PublishedBranch]) -> Report {
                     if branch.is_pushed {
                         "yes"
                     } else {
-                        "it was there already"
+                        "already pushed"
                     },
                 )
                 .row("Address", branch.url.clone()),

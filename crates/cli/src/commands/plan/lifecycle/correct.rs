@@ -62,7 +62,7 @@ fn view(report: CorrectionReport, title: &'static str) -> Report {
                 (CorrectionForm::Append, _) => {
                     "a child plan executes the guidance; everything stays"
                 }
-                (CorrectionForm::Revert, true) => "the strategist makes the strategy again",
+                (CorrectionForm::Revert, true) => "the strategist makes a new strategy",
                 (CorrectionForm::Revert, false) => "the discarded steps run again",
             },
         )
@@ -92,7 +92,7 @@ fn discarded(affected: &AffectedSubtree) -> Option<Table> {
     if affected.decisions_invalidated.is_empty() && affected.steps_repeated.is_empty() {
         return None;
     }
-    let mut table = Table::with_columns("Discarded", ["What", "Text"]);
+    let mut table = Table::with_columns("Discarded", ["Kind", "Text"]);
     for decision in &affected.decisions_invalidated {
         let text = format!("{} {}", decision.question, decision.chosen);
         table = table.row(vec!["decision".into(), text.into()]);

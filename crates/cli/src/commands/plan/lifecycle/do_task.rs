@@ -117,20 +117,12 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
     let has_own_profile = arguments.mode.is_none() && choices.automation_profile.is_some();
     let mode = arguments.mode.or_else(|| context.settings.mode());
     let mode = mode.filter(|_| !has_own_profile);
-    if let Some(model) = arguments.model {
-        for actor in [
-            &mut choices.strategy_actor,
-            &mut choices.execution_actor,
-            &mut choices.review_actor,
-            &mut choices.invariant_actor,
-        ] {
-            actor.get_or_insert_with(|| model.clone());
-        }
-    }
     // A server uses its own models, so the local ones are checked only without a server.
     if context.connection.is_none() {
         let configured = context.settings.plan_actors().strategy;
-        let actor = choices.strategy_actor.as_deref().or(configured.as_deref());
+        let chosen = choices.strategy_actor.as_deref();
+        let actor = chosen.or(arguments.model.as_deref());
+        let actor = actor.or(configured.as_deref());
         if let Some(screen) = first_run::screen(context, "do", actor)? {
             return Ok(screen);
         }
@@ -145,6 +137,7 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
     let mut plan = task.start(UsePlan {
         action,
         projects: vec![project],
+        model: arguments.model,
         ..chosen(choices)
     })?;
     if mode.is_some_and(Mode::stops_after_strategy)

@@ -8,7 +8,7 @@ use crate::commands::{signals, terminal};
 use crate::context::Context;
 use crate::output::{CommandError, Pager, StandardStreams, fold_lines, width, write_err};
 
-/// A question of which the user can see the subject again before the answer.
+/// A question whose subject the user can view again before answering.
 pub(super) struct PlanQuestion<'q> {
     pub(super) text: String,
     /// Name of the subject for the key `d`, such as `diff`.
@@ -52,7 +52,7 @@ impl PlanQuestion<'_> {
                 QuestionInput::Answer(answer) => return Ok(answer),
                 QuestionInput::Show => page(context, &(self.show)()?),
                 QuestionInput::AskForText => {
-                    let text = read_line("What should it do differently?", "\n> ")?;
+                    let text = read_line("What should the plan do differently?", "\n> ")?;
                     if !text.is_empty() {
                         return Ok(PlanAnswer::Tell(text));
                     }
@@ -67,7 +67,7 @@ impl PlanQuestion<'_> {
         if self.can_edit {
             keys.push("e edit".to_owned());
         }
-        keys.push("t tell it something".to_owned());
+        keys.push("t give guidance".to_owned());
         keys.push(format!("d {}", self.subject));
         keys
     }
@@ -79,7 +79,7 @@ impl PlanQuestion<'_> {
             ""
         };
         format!(
-            "  y  yes\n  n  no, or Enter\n{edit}  t  tell it something: guidance for the plan\n  d  show the {}\n  \
+            "  y  yes\n  n  no, or Enter\n{edit}  t  give guidance to the plan\n  d  show the {}\n  \
              A sentence is also guidance.\n",
             self.subject
         )

@@ -230,7 +230,7 @@ pub(super) fn give_guidance(
     })?;
     if !given.is_readable {
         write_err(&format!(
-            "`{DETERMINISTIC}` executes this plan and cannot read guidance: it stays pending\n"
+            "the guidance stays pending: `{DETERMINISTIC}` executes this plan and cannot read it\n"
         ));
         return Ok(None);
     }

@@ -25,5 +25,5 @@ pub(super) fn run(context: &Context, mut arguments: PlanSpawn) -> Result<Report,
         )
         .data(spawned)
         .commands_at(&["/next_steps"])
-        .ok("A child plan will execute it"))
+        .ok("A child plan will execute the part"))
 }

@@ -35,10 +35,10 @@ pub static NOTIFY: Key = Key {
     default: Fallback::Text("bell"),
     variable: "CLEVERAGENTS_UI_NOTIFY",
     scope: Scope::Person,
-    description: "After a long turn or plan at a terminal: off, bell, or a desktop notification (OSC 9 or 777)",
+    description: "Notification when a long turn or plan at a terminal ends or asks: off, bell, or desktop (OSC 9 or 777)",
 };
 
-/// Duration from which the end of a turn or plan is notified, in seconds.
+/// Minimum duration of a turn or plan for a notification, in seconds.
 pub static NOTIFY_AFTER: Key = Key {
     name: "ui.notify-after",
     kind: Kind::Integer {
@@ -48,10 +48,9 @@ pub static NOTIFY_AFTER: Key = Key {
     default: Fallback::Integer(20),
     variable: "CLEVERAGENTS_UI_NOTIFY_AFTER",
     scope: Scope::Person,
-    description: "Seconds after which a turn or plan that ends or asks notifies the user; 0 for never",
+    description: "Minimum duration of a turn or plan for a notification, in seconds; 0 for no notifications",
 };
 
-/// URL of the database.
 pub static DATABASE_URL: Key = Key {
     name: "core.database-url",
     kind: Kind::Url,
@@ -83,7 +82,6 @@ pub static AUTOMATION_PROFILE: Key = Key {
     description: "Default automation profile of plans",
 };
 
-/// Filter of the log.
 pub static LOG_FILTER: Key = Key {
     name: "log.filter",
     kind: Kind::LogFilter,
@@ -103,7 +101,6 @@ pub static LOG_FILE: Key = Key {
     description: "Log file, rotated daily",
 };
 
-/// Format of the log.
 pub static LOG_FORMAT: Key = Key {
     name: "log.format",
     kind: Kind::Choice(&["text", "json"]),
@@ -191,7 +188,6 @@ pub static BUDGET_DAY_CENTS: Key = Key {
     description: "Maximum cost of all sessions per day (UTC), in US cents; no limit when not set",
 };
 
-/// Safety profile.
 pub static SAFETY_PROFILE: Key = Key {
     name: "safety.profile",
     kind: Kind::Safety,
@@ -290,7 +286,6 @@ pub static CHECKPOINT_AUTO_CREATE_ON: Key = Key {
     description: "Events on which a plan creates checkpoints, in addition to the start of each step",
 };
 
-/// Default model.
 pub static MODEL_DEFAULT: Key = Key {
     name: "model.default",
     kind: Kind::Model,

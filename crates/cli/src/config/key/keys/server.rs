@@ -72,7 +72,7 @@ keys! {
         "Server that runs commands; set by `agents server connect`";
     /// Default namespace on the connected server.
     SERVER_NAMESPACE = "server.namespace", "CLEVERAGENTS_SERVER_NAMESPACE", Kind::Namespace, Fallback::Automatic,
-        "Namespace on the server of names without one; set by `agents server connect`";
+        "Namespace that the server assumes for names without one; set by `agents server connect`";
     /// Verifies the certificate of the connected server.
     SERVER_TLS_VERIFY = "server.tls-verify", "CLEVERAGENTS_SERVER_TLS_VERIFY", Kind::Flag, Fallback::Automatic,
         "Whether the certificate of the server is checked; true when not set";

@@ -1,14 +1,14 @@
-//! The only path to a handler: identifies the caller, checks its permissions against the route's entry in the table,
-//! and records denials in the audit log. No handler runs without a [`Permit`], and only this file creates permits.
+//! Authorizes requests: identifies the caller, checks its permissions against the route's entry in the table, and
+//! records denials in the audit log. No handler runs without a [`Permit`], and only this file creates permits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
+use cleveragents_application::forbidden;
+use cleveragents_domain::identity::{Access, Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, SessionId};
 use http::{HeaderMap, Method};
 
@@ -17,9 +17,6 @@ use crate::app::App;
 use crate::log;
 use crate::problem::Problem;
 use crate::routes::{Handler, Route, RouteScope, Verb};
-
-/// Maximum number of characters of an unknown namespace in the audit log.
-const MAX_NAMESPACE_CHARACTERS: usize = 128;
 
 /// The named parts of a path.
 pub(crate) type Parameters = Vec<(String, String)>;
@@ -31,7 +28,7 @@ pub(crate) struct MatchedRoute {
     pub(crate) peer: SocketAddr,
 }
 
-/// Proof that the caller may call the route. Only the gate creates it.
+/// Proof that the caller may call the route. Only this file creates it.
 pub(crate) struct Permit {
     caller: Arc<Caller>,
     scope: Scope,
@@ -58,12 +55,12 @@ impl Permit {
         self.caller.reach(self.scope, Permission::Read)
     }
 
-    /// The session that the path names. The gate has checked that the caller may use it.
+    /// The session that the path names. The caller has access to it.
     pub(crate) fn session(&self) -> Result<SessionId, Problem> {
         self.session.ok_or_else(|| missing_part("session"))
     }
 
-    /// The plan that the path names. The gate has checked that the caller may use it.
+    /// The plan that the path names. The caller has access to it.
     pub(crate) fn plan(&self) -> Result<PlanId, Problem> {
         self.plan.ok_or_else(|| missing_part("plan"))
     }
@@ -83,6 +80,27 @@ impl Permit {
         namespace: &str,
     ) -> Result<(), Problem> {
         self.with(app, self.scope, self.permission, namespace).await
+    }
+
+    /// Checks that the caller has a permission on an object of a namespace. The error of a caller who may not read the
+    /// object is `absent`.
+    pub(crate) async fn on_object<E: From<Problem>>(
+        &self,
+        app: &Arc<App>,
+        permission: Permission,
+        namespace: &str,
+        absent: impl FnOnce() -> E,
+    ) -> Result<(), E> {
+        let access = self.caller.access(self.scope, permission, namespace);
+        if access == Access::Granted {
+            return Ok(());
+        }
+        record_denial(app, &self.caller, self.route, permission, namespace).await?;
+        Err(if access == Access::Hidden {
+            absent()
+        } else {
+            Problem::from_error(&forbidden(permission, namespace)).into()
+        })
     }
 
     /// Checks that the caller has another permission in a namespace.
@@ -118,12 +136,16 @@ fn missing_part(part: &str) -> Problem {
 }
 
 /// Authorizes a request and runs its handler.
-pub(crate) async fn enter(app: &Arc<App>, matched: MatchedRoute, request: Request) -> Response {
+pub(crate) async fn handle_request(
+    app: &Arc<App>,
+    matched: MatchedRoute,
+    request: Request,
+) -> Response {
     let started_at = Instant::now();
     let route = matched.route;
     let is_head = request.method() == Method::HEAD;
-    log::routed(route.path);
-    let outcome = admit(app, matched, request).await;
+    log::record_route(route.path);
+    let outcome = handle(app, matched, request).await;
     let response = outcome.unwrap_or_else(Problem::into_response);
     let method = if is_head { "HEAD" } else { route.verb.as_str() };
     app.metrics
@@ -131,7 +153,7 @@ pub(crate) async fn enter(app: &Arc<App>, matched: MatchedRoute, request: Reques
     response
 }
 
-async fn admit(
+async fn handle(
     app: &Arc<App>,
     matched: MatchedRoute,
     request: Request,
@@ -176,7 +198,7 @@ async fn permit(
             return Err(problem);
         }
     };
-    log::identified(caller.identity());
+    log::record_caller(caller.identity());
     let mut permit = Permit {
         caller,
         scope: route.scope,
@@ -205,36 +227,25 @@ async fn permit(
         }
         RouteScope::Session => {
             let (id, namespace) = session(app, permit.parameter("session")).await?;
-            check_access(app, &permit, &namespace, || {
-                Problem::new(
-                    Code::SessionNotFound,
-                    format!("the session `{id}` does not exist"),
-                )
-            })
-            .await?;
+            let absent = || {
+                let message = format!("the session `{id}` does not exist");
+                Problem::new(Code::SessionNotFound, message)
+            };
+            permit
+                .on_object(app, route.permission, &namespace, absent)
+                .await?;
             permit.session = Some(id);
         }
         RouteScope::Plan => {
             let (id, namespace) = plan(app, permit.parameter("plan")).await?;
-            check_access(app, &permit, &namespace, || no_plan(&id.to_string())).await?;
+            let absent = || no_plan(&id.to_string());
+            permit
+                .on_object(app, route.permission, &namespace, absent)
+                .await?;
             permit.plan = Some(id);
         }
     }
     Ok(permit)
-}
-
-/// Checks access to the session or plan of the path. Callers without read access get 404.
-async fn check_access(
-    app: &Arc<App>,
-    permit: &Permit,
-    namespace: &str,
-    not_found: impl FnOnce() -> Problem,
-) -> Result<(), Problem> {
-    let checked = permit.in_namespace(app, namespace).await;
-    if checked.is_err() && !permit.caller.may(permit.scope, Permission::Read, namespace) {
-        return Err(not_found());
-    }
-    checked
 }
 
 async fn session(app: &Arc<App>, reference: &str) -> Result<(SessionId, Arc<str>), Problem> {
@@ -271,32 +282,25 @@ async fn deny(
     permission: Permission,
     namespace: &str,
 ) -> Problem {
-    let role = permission.least_role();
-    // The caller sent this text, so it is shortened, and control characters are replaced.
-    let namespace: String = namespace
-        .chars()
-        .take(MAX_NAMESPACE_CHARACTERS)
-        .map(|letter| {
-            if letter.is_control() {
-                '\u{fffd}'
-            } else {
-                letter
-            }
-        })
-        .collect();
-    let (audit, denied_caller, denied) =
-        (app.services.audit(), Arc::clone(caller), namespace.clone());
-    let recorded = crate::blocking(move || {
-        audit.access_denied(denied_caller.identity(), route, permission, &denied)
-    });
-    if let Err(error) = recorded.await {
-        return error.into();
+    match record_denial(app, caller, route, permission, namespace).await {
+        Ok(()) => Problem::from_error(&forbidden(permission, namespace)),
+        Err(problem) => problem,
     }
-    Problem::new(
-        Code::Forbidden,
-        format!("this needs the role {role} on `{namespace}`"),
-    )
-    .with_hint("ask an owner of the namespace for a token with that role")
+}
+
+async fn record_denial(
+    app: &Arc<App>,
+    caller: &Arc<Caller>,
+    route: &'static str,
+    permission: Permission,
+    namespace: &str,
+) -> Result<(), Problem> {
+    let audit = app.services.audit();
+    let (caller, namespace) = (Arc::clone(caller), namespace.to_owned());
+    let recorded = crate::blocking(move || {
+        cleveragents_application::record_denial(&audit, &caller, route, permission, &namespace)
+    });
+    recorded.await.map_err(|error| Problem::from_error(&error))
 }
 
 /// Records a request without a valid token.
@@ -305,38 +309,4 @@ async fn record_unauthenticated(app: &Arc<App>, route: &'static str, peer: Socke
     let recorded = crate::blocking(move || audit.authentication_failed(peer.ip(), route));
     // The caller is rejected even if recording fails.
     let _recorded = recorded.await;
-}
-
-/// Reads the whole body of a request, within the limits on size and time.
-pub(crate) async fn body(app: &App, body: Body) -> Result<bytes::Bytes, Problem> {
-    let limited = axum::body::to_bytes(body, app.options.max_body_bytes);
-    match tokio::time::timeout(app.options.request_timeout, limited).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) => Err(if is_too_long(&error) {
-            Problem::new(
-                Code::RequestTooLarge,
-                format!(
-                    "the body has more than {} bytes",
-                    app.options.max_body_bytes
-                ),
-            )
-        } else {
-            Problem::new(Code::MalformedRequest, "the body is incomplete")
-        }),
-        Err(_) => Err(
-            Problem::new(Code::MalformedRequest, "reading the body timed out")
-                .with_status(http::StatusCode::REQUEST_TIMEOUT),
-        ),
-    }
-}
-
-fn is_too_long(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        if inner.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        source = inner.source();
-    }
-    false
 }
