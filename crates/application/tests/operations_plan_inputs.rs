@@ -126,6 +126,7 @@ fn callers_reach_projects_of_their_namespaces_only() {
             let delete = DeleteProject {
                 reference: reference.to_owned(),
                 yes: true,
+                dry_run: false,
             };
             assert_eq!(code(&application, &admin, delete), Code::Forbidden);
         }
@@ -147,6 +148,7 @@ fn callers_reach_projects_of_their_namespaces_only() {
         let delete = |yes: bool| DeleteProject {
             reference: "shop".to_owned(),
             yes,
+            dry_run: false,
         };
         let refused = code(&application, &admin, delete(false));
         assert_eq!(refused, Code::ConfirmationNeeded);
@@ -200,6 +202,7 @@ fn remote_callers_cannot_find_a_local_resource_without_its_namespace() {
         let remove = RemoveResource {
             reference: "shop/src".to_owned(),
             yes: true,
+            dry_run: false,
         };
         assert_eq!(code(&application, &owner, remove), Code::Forbidden);
         json_of(&application, &owner, show_resource("api"));
@@ -416,7 +419,11 @@ fn remote_callers_cannot_look_up_or_remove_foreign_and_global_invariants() {
                 id: Some(id.clone()),
                 ..ListInvariants::default()
             };
-            let remove = RemoveInvariant { id, yes: true };
+            let remove = RemoveInvariant {
+                id,
+                yes: true,
+                dry_run: false,
+            };
             if is_own {
                 let found = json_of(&application, &admin, found);
                 assert_eq!(found["invariants"][0]["text"], known["text"]);
@@ -514,6 +521,7 @@ fn the_configured_profile_cannot_be_removed() {
         let remove = |name: &str, yes: bool| RemoveProfile {
             name: name.to_owned(),
             yes,
+            dry_run: false,
         };
         let refused = call(&application, &local_caller, remove("careful", true));
         let refused = refused.expect_err("configured");

@@ -84,6 +84,7 @@ fn callers_read_and_change_sessions_of_their_namespaces_only() {
             let request = DeleteSession {
                 reference: reference.to_owned(),
                 yes: true,
+                dry_run: false,
             };
             let deleted = application.for_caller(editor.clone()).call(request);
             deleted.expect_err("not allowed").code()
@@ -141,6 +142,7 @@ fn a_deletion_that_is_not_confirmed_deletes_nothing() {
     let request = DeleteSession {
         reference: id.clone(),
         yes: false,
+        dry_run: false,
     };
     let refused = application.for_caller(local_caller.clone()).call(request);
     assert_eq!(

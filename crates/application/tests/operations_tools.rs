@@ -93,6 +93,7 @@ fn removed(name: &str, yes: bool) -> RemoveTool {
     RemoveTool {
         name: name.to_owned(),
         yes,
+        dry_run: false,
     }
 }
 
@@ -259,6 +260,7 @@ fn validations_are_attached_to_resources_of_the_caller() {
         let remove = |yes| RemoveValidation {
             name: "acme/tests".to_owned(),
             yes,
+            dry_run: false,
         };
         let in_use = call(&application, &admin, remove(true));
         assert_eq!(in_use.expect_err("attached"), Code::ValidationInUse);
@@ -324,6 +326,7 @@ fn actors_are_registered_shown_and_removed() {
         let remove = |name: &str, yes| RemoveActor {
             name: name.to_owned(),
             yes,
+            dry_run: false,
         };
         let configured = call(&application, &admin, remove("main", true));
         assert_eq!(configured.expect_err("a default"), Code::ActorInUse);

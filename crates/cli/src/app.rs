@@ -24,6 +24,9 @@ use crate::remote::{CommandMachine, Connection};
 pub fn run(arguments: &[OsString]) -> u8 {
     let timing = Timing::start();
     let environment = Environment::of_process();
+    if crate::completion::respond(arguments, &environment) {
+        return 0;
+    }
     let surface = StandardStreams::detect(&environment);
     let parsed = match Invocation::parse(arguments) {
         Ok(parsed) => parsed,
@@ -260,7 +263,7 @@ fn record_change(
 }
 
 /// Context that ignores command-line flags; `None` if the configuration cannot be read.
-fn context_without_flags(
+pub(crate) fn context_without_flags(
     environment: &Environment,
     home: &Home,
     printer: Printer,
@@ -404,20 +407,30 @@ pub(crate) fn usage_error(error: &clap::Error) -> CommandError {
         .chain(listed)
         .collect::<Vec<_>>()
         .join(" ");
+    // The tip to pass an unknown option as a value is rarely what the user needs.
     let tip = text
         .lines()
         .find_map(|line| line.trim().strip_prefix("tip: "))
+        .filter(|tip| !tip.contains("as a value"))
         .map(str::to_owned);
-    let usage = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Usage: "))
-        .map(|usage| format!("usage: {usage}"));
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let usage = usage.map(|usage| match error.kind() {
+        ErrorKind::UnknownArgument => format!("`{} --help` lists its options", command_of(usage)),
+        _ => format!("usage: {usage}"),
+    });
     let hint = (code == Code::InvalidUtf8)
         .then(|| "pass the text as UTF-8, or through standard input with `-`".to_owned())
         .or(tip)
         .or(usage)
         .unwrap_or_else(|| "run `agents --help`".to_owned());
     CommandError::new(code, message).with_hint(hint)
+}
+
+/// The command of a usage line, without options and arguments.
+fn command_of(usage: &str) -> String {
+    let words = usage.split_whitespace();
+    let names = words.take_while(|word| !word.starts_with(['[', '<', '-']));
+    names.collect::<Vec<_>>().join(" ")
 }
 
 /// Requested format of a command line that cannot be parsed.

@@ -97,7 +97,12 @@ impl Context {
             .unwrap_or_else(|| "local user".to_owned())
     }
 
-    /// Opens the database read-only, without migrating it.
+    /// Opens the database for reading, without migrating it or creating a file.
+    pub(crate) fn read_only_engine(&self) -> Result<Arc<Engine>, CommandError> {
+        Ok(Arc::new(self.engines.read_only(&self.database_url()?)?))
+    }
+
+    /// Opens the database without migrating it.
     pub(crate) fn inspect(&self) -> Result<Engine, CommandError> {
         Ok(self.engines.inspect(&self.database_url()?)?)
     }
@@ -135,6 +140,18 @@ impl Context {
         request: O,
     ) -> Result<O::Response, CommandError> {
         let engine = Arc::new(self.inspect()?);
+        self.call_on(engine, request, &FrontEnd::default(), &Cancel::new())
+    }
+
+    /// Runs an operation that only reads, on the configured server or on a database opened for reading.
+    pub(crate) fn call_read_only<O: Operation>(
+        &self,
+        request: O,
+    ) -> Result<O::Response, CommandError> {
+        if self.connection.is_some() {
+            return self.call(request);
+        }
+        let engine = self.read_only_engine()?;
         self.call_on(engine, request, &FrontEnd::default(), &Cancel::new())
     }
 

@@ -11,6 +11,7 @@ pub mod output;
 mod app;
 mod arguments;
 mod commands;
+mod completion;
 mod context;
 mod logging;
 mod process_configuration;

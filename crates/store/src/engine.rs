@@ -62,6 +62,11 @@ impl EngineCache {
             .get_or_build(url, || Engine::open(url, &self.options, Policy::Upgrade))
     }
 
+    /// Opens the database for reading, without migrating or sharing it. Writes fail.
+    pub fn read_only(&self, url: &DatabaseUrl) -> Result<Engine, Error> {
+        Engine::open(url, &self.options, Policy::Read)
+    }
+
     /// Opens the database without migrating or sharing it, to inspect its state.
     pub fn inspect(&self, url: &DatabaseUrl) -> Result<Engine, Error> {
         Engine::open(url, &self.options, Policy::Inspect)
@@ -79,6 +84,8 @@ pub struct Engine {
     url: DatabaseUrl,
     backend: Arc<Backend>,
     identity: Arc<str>,
+    /// Whether units of work are rolled back after they succeeded.
+    is_rehearsal: bool,
     /// Hook that runs after each commit; set at most once.
     commit_hook: Arc<OnceLock<WrittenHook>>,
     /// The cached engine from which [`acting_as`](Self::acting_as) made this one. Holding it keeps the cache from
@@ -115,6 +122,7 @@ impl Engine {
             url: url.clone(),
             backend: Arc::new(backend),
             identity: DEFAULT_IDENTITY.into(),
+            is_rehearsal: false,
             commit_hook: Arc::default(),
             _origin: None,
         })
@@ -123,10 +131,22 @@ impl Engine {
     /// Returns a handle to the same open database for another identity.
     #[must_use]
     pub fn acting_as(self: &Arc<Self>, identity: &str) -> Arc<Self> {
+        self.derived(identity.into(), self.is_rehearsal)
+    }
+
+    /// Returns a handle whose units of work run as usual, with all constraints, and are then rolled back: their outcome
+    /// is that of a real run, and the database stays as it is. A unit does not see the writes of an earlier one.
+    #[must_use]
+    pub fn rehearsing(self: &Arc<Self>) -> Arc<Self> {
+        self.derived(Arc::clone(&self.identity), true)
+    }
+
+    fn derived(self: &Arc<Self>, identity: Arc<str>, is_rehearsal: bool) -> Arc<Self> {
         Arc::new(Self {
             url: self.url.clone(),
             backend: Arc::clone(&self.backend),
-            identity: identity.into(),
+            identity,
+            is_rehearsal,
             commit_hook: Arc::clone(&self.commit_hook),
             _origin: Some(Arc::clone(self)),
         })
@@ -181,6 +201,7 @@ impl Engine {
         let mut unit: Box<dyn Unit> = Box::new(ClosureUnit {
             closure: work,
             identity: Arc::clone(&self.identity),
+            is_rehearsal: self.is_rehearsal,
             outcome: None,
         });
         let unit = match &*self.backend {
@@ -198,6 +219,7 @@ impl Engine {
                 Err(Error::Internal("a unit of work ended without an outcome".to_owned()).into())
             });
         if outcome.is_ok()
+            && !self.is_rehearsal
             && let Some(hook) = self.commit_hook.get()
         {
             hook();
@@ -255,6 +277,7 @@ impl Drop for EngineGuard {
 struct ClosureUnit<T, E, F> {
     closure: F,
     identity: Arc<str>,
+    is_rehearsal: bool,
     outcome: Option<Result<T, E>>,
 }
 
@@ -271,9 +294,9 @@ where
             Ok(value)
         });
         let decision = match (&outcome, unit.has_written()) {
-            (Ok(_), _) => UnitDecision::Commit,
-            (Err(_), true) => UnitDecision::RollBack,
-            (Err(_), false) => UnitDecision::Untouched,
+            (Ok(_), _) if !self.is_rehearsal => UnitDecision::Commit,
+            (_, true) => UnitDecision::RollBack,
+            (_, false) => UnitDecision::Untouched,
         };
         self.outcome = Some(outcome);
         decision

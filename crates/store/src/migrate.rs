@@ -20,6 +20,8 @@ pub(crate) enum Policy {
     Upgrade,
     /// Leave it unchanged.
     Inspect,
+    /// Open the file for reading only, and leave it unchanged.
+    Read,
 }
 
 /// One step of the schema.
@@ -151,7 +153,7 @@ pub(crate) fn sqlite(
     let database = connection.path().unwrap_or("in memory").to_owned();
     let failure = |error| translate(&database, error);
     let version = refuse_newer(sqlite_version(connection).map_err(failure)?)?;
-    if policy == Policy::Inspect {
+    if policy != Policy::Upgrade {
         return Ok(());
     }
     let steps = pending(version);
@@ -217,7 +219,7 @@ pub(crate) fn postgres(
     progress: Option<&ProgressCallback>,
 ) -> Result<(), Error> {
     let version = refuse_newer(postgres_version(connection)?)?;
-    if version == Migration::newest() || policy == Policy::Inspect {
+    if version == Migration::newest() || policy != Policy::Upgrade {
         return Ok(());
     }
     connection.batch(POSTGRES_LOCK)?;

@@ -116,6 +116,9 @@ macro_rules! remove_request {
             /// Confirms the removal; without it nothing is removed.
             #[serde(default)]
             pub yes: bool,
+            /// Returns what would be removed, and changes nothing.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            pub dry_run: bool,
         }
 
         impl $crate::operation::Operation for $request {
@@ -139,7 +142,7 @@ macro_rules! remove_request {
                 context: &$crate::operation::OperationContext,
             ) -> Result<$crate::operation::RemovedDefinition, $crate::operation::OperationError>
             {
-                $run(context, &self.name, self.yes)
+                $run(&context.rehearsing(self.dry_run), &self.name, self.yes)
             }
         }
     };

@@ -460,6 +460,9 @@ pub struct RemoveInvariant {
     /// Confirms the removal; without it nothing is removed.
     #[serde(default)]
     pub yes: bool,
+    /// Returns what would be removed, and changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// The response of `registry/invariant/remove`.
@@ -480,7 +483,7 @@ impl Operation for RemoveInvariant {
 
     fn run(self, context: &OperationContext) -> Result<RemovedInvariant, OperationError> {
         require_confirmation(self.yes)?;
-        let removed = service(context).remove(&self.id)?;
+        let removed = service(&context.rehearsing(self.dry_run)).remove(&self.id)?;
         Ok(RemovedInvariant {
             removed: removed.into(),
         })

@@ -157,6 +157,17 @@ impl OperationContext {
         self
     }
 
+    /// Dependencies with which units of work are rolled back if `is_rehearsal`; see [`Engine::rehearsing`]. Only for
+    /// operations whose only effect is one unit of work.
+    #[must_use]
+    pub(crate) fn rehearsing(&self, is_rehearsal: bool) -> Self {
+        let mut context = self.clone();
+        if is_rehearsal {
+            context.engine = context.engine.rehearsing();
+        }
+        context
+    }
+
     /// Shows the progress of long operations.
     #[must_use]
     pub fn showing_progress(mut self, progress: ProgressStarter) -> Self {

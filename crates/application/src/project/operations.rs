@@ -286,6 +286,9 @@ pub struct DeleteProject {
     /// Confirms the deletion; without it nothing is deleted.
     #[serde(default)]
     pub yes: bool,
+    /// Returns what would be removed, and changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// The response of `registry/project/delete`.
@@ -313,7 +316,8 @@ impl Operation for DeleteProject {
 
     fn run(self, context: &OperationContext) -> Result<DeletedProject, OperationError> {
         require_confirmation(self.yes)?;
-        let project = context.projects().delete(&self.reference)?;
+        let projects = context.rehearsing(self.dry_run).projects();
+        let project = projects.delete(&self.reference)?;
         Ok(DeletedProject {
             deletion_summary: ProjectDeletion {
                 project: project.name.to_string(),

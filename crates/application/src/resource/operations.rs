@@ -505,6 +505,9 @@ pub struct RemoveResource {
     /// Confirms the removal; without it nothing is removed.
     #[serde(default)]
     pub yes: bool,
+    /// Returns what would be removed, and changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// The response of `registry/resource/remove`.
@@ -534,7 +537,8 @@ impl Operation for RemoveResource {
 
     fn run(self, context: &OperationContext) -> Result<RemovedResource, OperationError> {
         require_confirmation(self.yes)?;
-        let mut removed = context.resources().remove(&self.reference)?.into_iter();
+        let resources = context.rehearsing(self.dry_run).resources();
+        let mut removed = resources.remove(&self.reference)?.into_iter();
         let resource = removed
             .next()
             .ok_or_else(|| OperationError::internal("no resource was removed"))?;

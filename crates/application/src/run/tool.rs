@@ -229,8 +229,8 @@ impl RunExecutor<'_> {
             _ => Err(failure(
                 FailureKind::HumanNeeded,
                 format!(
-                    "the call of `{}` was interrupted and its outcome is unknown: give --redo or \
-                     --skip",
+                    "the call of `{}` was interrupted and its outcome is unknown: retry it or \
+                     skip it",
                     row.tool
                 ),
             )),

@@ -226,6 +226,9 @@ pub struct RemoveItemSource {
     /// Also discard pending writes.
     #[serde(default)]
     pub yes: bool,
+    /// Returns what would be removed, and changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// The response of `item/source/remove`.
@@ -249,7 +252,8 @@ impl Operation for RemoveItemSource {
     fn run(self, context: &OperationContext) -> Result<RemovedItemSource, OperationError> {
         existing(context, &self.name)?;
         let (name, yes) = (self.name.clone(), self.yes);
-        let discarded = context.engine().write(move |unit| {
+        let engine = context.rehearsing(self.dry_run).engine();
+        let discarded = engine.write(move |unit| {
             let waiting = tracker_outbox::counts(unit, &name)?.waiting;
             if waiting > 0 && !yes {
                 let message =

@@ -244,8 +244,8 @@ impl TurnService {
                 ),
                 Reply::NoUser if request.settings.keeps_unfinished => {
                     let reason = format!(
-                        "the call of `{}` was interrupted and its outcome is unknown: give --redo \
-                         or --skip",
+                        "the call of `{}` was interrupted and its outcome is unknown: retry it \
+                         or skip it",
                         row.tool
                     );
                     return Err(TurnError::HumanNeeded {

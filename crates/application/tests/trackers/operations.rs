@@ -91,6 +91,7 @@ fn a_source_is_added_synchronized_and_removed() {
         let remove = RemoveItemSource {
             name: "tracker".to_owned(),
             yes: false,
+            dry_run: false,
         };
         let removed = call(&application, remove).expect("removed");
         assert_eq!(removed.discarded_writes, 0);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use cleveragents_application::RunPlace;
 
-use super::SafetyOptions;
+use super::{Deletion, SafetyOptions};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Actor {
@@ -55,9 +55,8 @@ Examples:
     Remove {
         #[command(flatten)]
         actor: ActorReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Set the actor that answers when none is given
     #[command(
@@ -147,7 +146,7 @@ required, 130 interrupted
 
 Examples:
   agents actor run local/review 'Look at the last commit' --project local/shop
-  agents actor run openai/gpt-4o 'Say hello' --skill local/file-ops --sandbox fix
+  agents actor run openai/gpt-4o 'Say hello' --skill local/files --sandbox fix
   git diff | agents actor run local/review -
   agents actor run --config draft.yaml 'Try this' --input '{\"tone\": \"dry\"}'"
 )]
@@ -321,7 +320,6 @@ pub(crate) struct WhichContext {
     /// All contexts
     #[arg(long, short = 'a')]
     pub(crate) all: bool,
-    /// Do not ask for confirmation
-    #[arg(long, short = 'y')]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) deletion: Deletion,
 }

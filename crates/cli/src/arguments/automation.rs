@@ -6,6 +6,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use cleveragents_application::Mode;
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AutomationProfile {
     /// Register a custom profile from a YAML file
@@ -49,9 +51,8 @@ Examples:
     Remove {
         #[command(flatten)]
         profile: ProfileReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 

@@ -50,6 +50,9 @@ Examples:
     #[command(after_help = UNDO_HELP)]
     Undo(PlanUndo),
     /// Undo the last rollback of the current plan
+    #[command(after_help = "Examples:
+  agents redo
+  agents redo 01JX3Q")]
     Redo {
         #[command(flatten)]
         plan: PlanChoice,
@@ -59,6 +62,9 @@ Examples:
     /// Draw the decision tree of the current plan
     Tree(PlanTree),
     /// Show the strategy of the current plan
+    #[command(after_help = "Examples:
+  agents show
+  agents show --as markdown > strategy.md")]
     Show {
         #[command(flatten)]
         plan: PlanChoice,
@@ -67,14 +73,22 @@ Examples:
         document: Option<StrategyDocument>,
     },
     /// Approve the pending request of the current plan
+    #[command(after_help = "Examples:
+  agents approve
+  agents approve --answer 'the second one'")]
     Approve(PlanApprove),
     /// Reject the pending request of the current plan
+    #[command(after_help = "Example:
+  agents reject --reason 'the check must stay'")]
     Reject(PlanReject),
     /// Give the current plan guidance for its next step
     #[command(after_help = "Example:
   agents prompt 'keep the old name as an alias'")]
     Prompt(PlanPrompt),
     /// Run the next phase of the current plan, or resume it where it stopped
+    #[command(after_help = "Examples:
+  agents execute
+  agents execute --background")]
     Execute(PlanExecute),
 }
 

@@ -10,39 +10,35 @@ use super::Arguments;
 use crate::output::wrap;
 
 /// Commands and examples of `agents --help`.
-pub(super) const FIRST_HELP: &str = "\
-Every day:
-  agents                   Talk to a model that works in a copy of this folder
-  agents 'TASK'            The same, starting with a task
-  agents -p 'QUESTION'     Answer once and exit
-  do 'TASK'                Plan, execute, check and apply a task
-  --mode MODE              Degree of automation: plan, ask, edit, auto
-  status, diff             Show the current plan of this folder, its changes
-  apply, undo              Apply the changes; undo the last step or the apply
-  log, tree, show          Show events, decisions and strategy of the plan
-  approve, reject, prompt  Answer what the plan asks, or give it guidance
-  execute                  Run the next phase of the current plan
-Work on more:
-  plan                     Create, run and inspect any plan
-  sandbox                  Run any program in an isolated copy of your files
-  session                  List, search, export and continue conversations
-  model, config            Choose a model, set its key, change settings
-  serve, worker            Serve a team over HTTP and A2A; run queued plans
-Help:
-  setup                    Choose a model, store its key
-  demo                     Watch a whole plan on an example, without a key
-  doctor                   Check model, git, disk, configuration and database
-  explain CA-0645          Explain an error code
-  help --all               List all commands
+pub(super) const FIRST_HELP: &str =
+    "  agents                Talk to a model that works in a copy of this folder
+  agents 'TASK'         The same, starting with a task
+  agents -p 'QUESTION'  Answer once and exit
+
+Commands:
+  do 'TASK'             Plan, execute, check and apply a task
+  status                Show the current plan and what it waits for
+  diff                  Show the changes of the current plan
+  apply                 Apply the changes to your files
+  undo                  Undo the last step, or the apply
+  plan                  Create, run and inspect any plan
+  sandbox               Run any program in an isolated copy of your files
+  session               List, search, export and continue conversations
+  setup                 Choose a model and store its key
+  config                Read and change settings
+  serve                 Serve a team over HTTP and A2A
+  doctor                Check model, git, disk, configuration and database
+  help                  `help --all` lists all commands, `help do` explains one
 
 Examples:
   agents 'why does test_basket fail?'
   agents do 'make the failing test pass' --check 'make test'
   git diff | agents -p 'review this change'
   agents sandbox create fix --path . && agents sandbox exec fix -t -- bash
+  agents demo           # a whole plan on an example, without a key
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 user input required,
-130 interrupted";
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict,
+5 user input required, 130 interrupted";
 
 /// Commands of similar programs, the equivalent command lines of this program, and what those do.
 const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
@@ -150,6 +146,32 @@ pub(super) fn foreign_hints() -> impl Iterator<Item = String> {
     lines.filter(|line| line.starts_with("agents "))
 }
 
+/// Joins the lines of each paragraph below the options of every command, so that they wrap at the width of the
+/// terminal. Lists and examples, which are indented, keep their lines.
+pub(super) fn with_flowing_notes(root: clap::Command) -> clap::Command {
+    root.mut_subcommands(|command| {
+        let notes = command
+            .get_after_help()
+            .map(|notes| flowing(&notes.to_string()));
+        let command = match notes {
+            Some(notes) => command.after_help(notes),
+            None => command,
+        };
+        with_flowing_notes(command)
+    })
+}
+
+fn flowing(notes: &str) -> String {
+    let paragraphs = notes.split("\n\n").map(|paragraph| {
+        if paragraph.lines().any(|line| line.starts_with(' ')) {
+            paragraph.to_owned()
+        } else {
+            paragraph.split('\n').collect::<Vec<_>>().join(" ")
+        }
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n")
+}
+
 /// Width of the names in the list of all commands.
 const NAME_WIDTH: usize = 26;
 
@@ -195,10 +217,10 @@ pub(crate) fn unknown_command(words: &[String]) -> clap::Error {
     let tip = match (equivalent, nearest::best(word, names)) {
         (Some((_, line, purpose)), _) => format!("`{line}` {purpose}"),
         (None, Some(name)) => {
-            format!("did you mean `agents {name}`? `agents help` lists the commands")
+            format!("did you mean `agents {name}`? `agents help --all` lists the commands")
         }
         (None, None) => format!(
-            "`agents help` lists the commands; a task needs quotes: `agents '{} …'`",
+            "`agents help --all` lists the commands; a task needs quotes: `agents '{} …'`",
             words.join(" ")
         ),
     };
@@ -212,4 +234,68 @@ pub(crate) fn unknown_command(words: &[String]) -> clap::Error {
         ContextValue::StyledStrs(vec![tip.into()]),
     );
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::super::command_line;
+
+    /// Width of a terminal in which every example can be copied.
+    const WIDTH: usize = 80;
+
+    /// Calls `each` with every command that can be run, and its full name.
+    fn leaves(command: &Command, path: &str, each: &mut dyn FnMut(&str, &Command)) {
+        if command.is_hide_set() {
+            return;
+        }
+        if !command.has_subcommands() {
+            each(path, command);
+        }
+        for subcommand in command.get_subcommands() {
+            leaves(
+                subcommand,
+                &format!("{path} {}", subcommand.get_name()),
+                each,
+            );
+        }
+    }
+
+    #[test]
+    fn commands_with_arguments_have_an_example() {
+        let mut without = Vec::new();
+        leaves(&command_line(), "agents", &mut |path, command| {
+            let has_arguments = command.get_arguments().next().is_some();
+            let notes = command.get_after_help().map(ToString::to_string);
+            if has_arguments && !notes.is_some_and(|notes| notes.contains("agents ")) {
+                without.push(path.to_owned());
+            }
+        });
+        assert!(without.is_empty(), "without an example: {without:#?}");
+    }
+
+    #[test]
+    fn help_fits_eighty_columns_and_breaks_no_example() {
+        let mut root = command_line().term_width(WIDTH);
+        root.build();
+        let mut problems = Vec::new();
+        leaves(&root, "agents", &mut |path, command| {
+            let notes = command
+                .get_after_help()
+                .map_or_else(String::new, ToString::to_string);
+            let help = command.clone().term_width(WIDTH).render_help().to_string();
+            for line in notes.lines().filter(|line| line.starts_with(' ')) {
+                if line.chars().count() > WIDTH || !help.contains(line) {
+                    problems.push(format!("{path}: {line}"));
+                }
+            }
+            for line in help.lines().filter(|line| !line.starts_with("Usage")) {
+                if line.chars().count() > WIDTH {
+                    problems.push(format!("{path}: {line}"));
+                }
+            }
+        });
+        assert!(problems.is_empty(), "{problems:#?}");
+    }
 }

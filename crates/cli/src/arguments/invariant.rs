@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Invariant {
     /// Add an invariant
@@ -54,9 +56,8 @@ Examples:
         /// Invariant: id, or prefix of at least 6 characters
         #[arg(value_name = "ID")]
         id: String,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 

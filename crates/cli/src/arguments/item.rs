@@ -20,8 +20,8 @@ pub(crate) enum Item {
     #[command(after_help = "An item without --verified waits for triage.
 
 Examples:
-  agents item add --project local/shop --kind bug 'Two requests overwrite each other'
-  agents item add --project local/shop --kind feature --verified --priority high 'Export orders'")]
+  agents item add --project local/shop --kind bug 'Two requests collide'
+  agents item add --project local/shop --kind feature --verified 'Export orders'")]
     Add(ItemAdd),
     /// List or search items
     #[command(after_help = "Without --state and --all, closed items are left out.
@@ -90,6 +90,8 @@ Examples:
         reason: Option<String>,
     },
     /// Synchronize work items with their tracker, and send pending writes
+    #[command(after_help = "Example:
+  agents item sync forge")]
     Sync {
         /// Source; all sources when not given
         #[arg(value_name = "SOURCE")]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::Rehearsal;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ItemSource {
     /// Add a source of work items
@@ -11,6 +13,9 @@ pub(crate) enum ItemSource {
     /// List sources of work items
     List,
     /// Remove a source; its work items stay
+    #[command(after_help = "Examples:
+  agents item source remove notes --dry-run
+  agents item source remove notes --yes")]
     Remove {
         /// Source
         #[arg(value_name = "NAME")]
@@ -18,12 +23,15 @@ pub(crate) enum ItemSource {
         /// Do not ask for confirmation, and discard pending writes
         #[arg(long, short = 'y')]
         yes: bool,
+        #[command(flatten)]
+        rehearsal: Rehearsal,
     },
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agents item source add forge --project local/shop --kind forgejo https://code.example/ada/shop --mirror
+  agents item source add forge --project local/shop --kind forgejo \\
+      https://code.example/ada/shop --mirror
   agents item source add notes --project local/shop --kind markdown ./issues")]
 pub(crate) struct ItemSourceAdd {
     /// Name: lowercase letters, digits, `-` and `_`

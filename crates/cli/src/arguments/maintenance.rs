@@ -5,7 +5,11 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Without --force, existing files stay unchanged. With --force, the current database and
-configuration are moved to a folder below backups/ in the home folder, never deleted."
+configuration are moved to a folder below backups/ in the home folder, never deleted.
+
+Examples:
+  agents init
+  agents init --force --yes"
 )]
 pub(crate) struct Init {
     /// Reset: move existing data to backups/ first
@@ -35,6 +39,9 @@ pub(crate) struct Setup {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agents doctor
+  agents doctor --repair")]
 pub(crate) struct Diagnostics {
     /// Repair problems; deletes nothing
     #[arg(long)]
@@ -58,6 +65,9 @@ pub(crate) enum Cleanup {
     /// List what `cleanup run` would remove
     Status,
     /// Remove expired data
+    #[command(after_help = "Examples:
+  agents cleanup run --dry-run
+  agents cleanup run")]
     Run {
         /// Only list what would be removed
         #[arg(long)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
     /// Register a server
@@ -64,9 +66,8 @@ Example:
     Remove {
         #[command(flatten)]
         server: ServerReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 
@@ -88,9 +89,9 @@ absolute paths among its arguments (read-only). Allow more with --read and --wri
 
 Examples:
   agents mcp add time -- uvx mcp-server-time
-  agents mcp add files --read-only -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
+  agents mcp add files --read-only -- npx -y @acme/mcp-files /srv/docs
   agents mcp add files --update --read ~/notes
-  agents mcp add tracker --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'
+  agents mcp add tracker --url https://mcp.example.com --header 'X-Key=${KEY}'
   agents mcp add --config servers.yaml"
 )]
 pub(crate) struct McpAdd {

@@ -4,6 +4,7 @@ mod action;
 mod actor;
 mod automation;
 mod current;
+mod deletion;
 mod folder;
 mod help;
 mod invariant;
@@ -41,10 +42,12 @@ pub(crate) use self::action::Action;
 pub(crate) use self::actor::{Actor, ActorContext, ActorRun, Drawing, RoleName, WhichContext};
 pub(crate) use self::automation::AutomationProfile;
 pub(crate) use self::current::{CurrentPlan, PlanApprove, PlanPrompt, PlanReject, PlanUndo};
+pub(crate) use self::deletion::{Deletion, Rehearsal};
 pub(crate) use self::folder::{
     FolderChat, FolderConversation, FolderSession, OutputFormat, misplaced_conversation_options,
 };
 use self::help::FIRST_HELP;
+use self::help::with_flowing_notes;
 pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::item::{Item, ItemAdd, ItemEdit, ItemList};
@@ -78,6 +81,7 @@ pub(crate) use self::turn::{Chat, TurnOptions};
 pub(crate) use self::validation::{
     Validation, ValidationAttach, ValidationAttachments, ValidationRun,
 };
+use crate::completion::CompletionShell;
 use crate::output::Format;
 
 pub(crate) use sandbox::{
@@ -103,21 +107,23 @@ fn formats() -> PossibleValuesParser {
     version,
     propagate_version = false,
     override_usage = "agents [TASK]\n       agents [OPTIONS] COMMAND",
-    help_template = "{about}\n\n{usage-heading} {usage}{after-help}\n\nArguments and options:\n{positionals}\n{options}",
+    help_template = "{about}\n\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}",
     disable_help_subcommand = true,
     after_help = FIRST_HELP
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) global: GlobalOptions,
-    #[command(flatten)]
     pub(crate) conversation: FolderConversation,
+    // Last, because the heading of its options holds for the options after it.
+    #[command(flatten)]
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
 /// Options of every command.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct GlobalOptions {
     /// Output format: rich, color, table, plain, json or yaml
     #[arg(long, short = 'f', global = true, value_name = "FORMAT", hide_possible_values = true,
@@ -156,12 +162,24 @@ pub(crate) struct Invocation {
     pub(crate) command: Command,
 }
 
+/// The command line as the program parses and shows it.
+pub(crate) fn command_line() -> clap::Command {
+    with_flowing_notes(with_synonyms(Arguments::command()))
+}
+
 impl Invocation {
     /// Parses the arguments of the program.
     pub(crate) fn parse<A: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self, clap::Error> {
-        let mut command = with_synonyms(Arguments::command());
+        let mut command = command_line();
+        let mut arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        // The long form of the first page has three lines per option and hides the commands.
+        if let [_, only] = arguments.as_mut_slice()
+            && only == "--help"
+        {
+            *only = "-h".into();
+        }
         let mut matches = command.try_get_matches_from_mut(arguments)?;
         let parsed = Arguments::from_arg_matches_mut(&mut matches)
             .map_err(|error| error.format(&mut command))?;
@@ -354,17 +372,38 @@ Examples:
     #[command(subcommand)]
     Audit(Audit),
     /// Print a completion script for a shell
-    #[command(after_help = "Example:
-  agents completion bash > ~/.local/share/bash-completion/completions/agents")]
+    #[command(
+        alias = "completions",
+        after_help = "In Bash, Zsh and Fish, Tab also completes the names of plans, sandboxes, sessions, projects, actors,
+pools, configuration keys and other objects.
+
+Examples:
+  agents completion bash > ~/.local/share/bash-completion/completions/agents
+  agents completion zsh > ~/.zfunc/_agents     # ~/.zfunc is in $fpath
+  agents completion fish > ~/.config/fish/completions/agents.fish"
+    )]
     Completion {
         /// Shell
-        shell: clap_complete::Shell,
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: CompletionShell,
+    },
+    /// Write the man pages of all commands to a folder
+    #[command(after_help = "Examples:
+  agents man --dir ~/.local/share/man/man1
+  man agents-plan-apply")]
+    Man {
+        /// Folder, created if needed
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Show the value and the source of a key
+    #[command(after_help = "Examples:
+  agents config get core.mode
+  agents config get core.mode --verbose")]
     Get {
         /// Key, such as core.format
         key: String,
@@ -386,6 +425,9 @@ pub(crate) enum Config {
         project: bool,
     },
     /// Remove a key, so that the next level applies
+    #[command(after_help = "Examples:
+  agents config unset core.mode
+  agents config unset core.mode --project")]
     Unset {
         /// Key, such as core.format
         key: String,
@@ -404,6 +446,9 @@ pub(crate) enum Session {
     /// List sessions
     List(SessionList),
     /// Show a session and its last messages
+    #[command(after_help = "Examples:
+  agents session show weekly
+  agents session show weekly --recent 3")]
     Show {
         #[command(flatten)]
         session: SessionReference,
@@ -416,6 +461,8 @@ pub(crate) enum Session {
     /// List the messages of a session in order
     Messages(SessionMessages),
     /// Rename a session
+    #[command(after_help = "Example:
+  agents session rename weekly planning")]
     Rename {
         #[command(flatten)]
         session: SessionReference,
@@ -426,18 +473,22 @@ pub(crate) enum Session {
         if_version: Option<u64>,
     },
     /// Delete a session and its messages
+    #[command(after_help = "Examples:
+  agents session delete weekly --dry-run
+  agents session delete weekly --yes")]
     Delete {
         #[command(flatten)]
         session: SessionReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Export a session to a file or to standard output
     Export(SessionExport),
     /// Create a session from an exported file
     Import(SessionImport),
     /// Create a session from the first messages of another
+    #[command(after_help = "Example:
+  agents session fork weekly --at 12 --name other")]
     Fork {
         #[command(flatten)]
         session: SessionReference,
@@ -464,8 +515,8 @@ after the session. Your own files change only when you apply it: `agents sandbox
 
 Examples:
   agents session tell --session weekly \"What did we decide on Tuesday?\"
-  agents session tell --session weekly --project local/shop --stream \"Add a test for the basket\"
-  git diff | agents session tell --session review --actor anthropic/claude-sonnet-4-5 -
+  agents session tell --session weekly --project local/shop \"Add a test\"
+  git diff | agents session tell --session review --actor openai/gpt-5.1 -
   agents session tell --session weekly --resume"
 )]
 pub(crate) struct SessionTell {
@@ -646,6 +697,9 @@ pub(crate) enum ExportDocument {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agents session import --input weekly.json
+  agents session import --input weekly.json --namespace team")]
 pub(crate) struct SessionImport {
     /// File that `session export` wrote, `-` for standard input
     #[arg(long, short = 'i', value_name = "FILE")]

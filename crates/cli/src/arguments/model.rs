@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Rehearsal;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Model {
     /// List well-known models and those in models.yaml
@@ -60,6 +62,8 @@ Examples:
         /// Provider
         #[arg(value_name = "PROVIDER")]
         provider: String,
+        #[command(flatten)]
+        rehearsal: Rehearsal,
     },
 }
 

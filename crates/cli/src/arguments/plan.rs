@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use cleveragents_domain::{PlanPhase, PlanState};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanCommand {
     /// List plans, newest first
@@ -34,12 +36,14 @@ Examples:
     Tree(PlanTree),
     /// Explain a decision, or the first decision of a plan
     #[command(after_help = "Examples:
+  agents plan explain
   agents plan explain 01JX3QD2
   agents plan explain 01JX3QD2 --show-context --show-reasoning")]
     Explain {
-        /// Decision or plan: id, or prefix of at least 6 characters
+        /// Decision or plan: id, or prefix of at least 6 characters; the current plan of this folder when
+        /// not given
         #[arg(value_name = "DECISION|PLAN")]
-        reference: String,
+        reference: Option<String>,
         /// Show the context of the decision
         #[arg(long)]
         show_context: bool,
@@ -66,6 +70,9 @@ Examples:
         correction: bool,
     },
     /// List the paths that a plan wrote
+    #[command(after_help = "Examples:
+  agents plan artifacts
+  agents plan artifacts 01JX3Q")]
     Artifacts {
         #[command(flatten)]
         plan: PlanChoice,
@@ -110,6 +117,9 @@ Examples:
     )]
     Resolve(PlanResolve),
     /// Show the errors of a plan and how to recover
+    #[command(after_help = "Examples:
+  agents plan errors
+  agents plan errors 01JX3Q")]
     Errors {
         #[command(flatten)]
         plan: PlanChoice,
@@ -131,6 +141,9 @@ Example:
         timeout: Option<u64>,
     },
     /// Show the limits of a plan and their usage, or set its maximum cost
+    #[command(after_help = "Examples:
+  agents plan guard
+  agents plan guard 01JX3Q --max-cost 2.50")]
     Guard {
         #[command(flatten)]
         plan: PlanChoice,
@@ -141,13 +154,6 @@ Example:
     /// Manage checkpoints of a plan
     #[command(subcommand)]
     Checkpoint(PlanCheckpoint),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PlanReference {
-    /// Plan: id, prefix of at least 6 characters, or name
-    #[arg(value_name = "PLAN")]
-    pub(crate) reference: String,
 }
 
 #[derive(Debug, Args)]
@@ -339,17 +345,15 @@ pub(crate) enum PlanCheckpoint {
         after_help = "The first and the newest checkpoint stay, as do those that `agents plan redo` needs. Either
 all given checkpoints are deleted, or none.
 
-Example:
+Examples:
+  agents plan checkpoint delete cp_2 --dry-run
   agents plan checkpoint delete 01JX3Q cp_2 cp_3"
     )]
     Delete {
-        #[command(flatten)]
-        plan: PlanReference,
-        /// Checkpoints, such as cp_2, or their labels
-        #[arg(value_name = "CHECKPOINT", required = true)]
+        /// Checkpoints, such as cp_2, or their labels; the plan may precede them
+        #[arg(value_name = "[PLAN] CHECKPOINT", num_args = 1.., required = true)]
         checkpoints: Vec<String>,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }

@@ -29,7 +29,7 @@ Exit codes: 0 created, 1 strategizing failed, 2 invalid argument, 3 action or pr
 Examples:
   agents plan use local/fix-bug local/shop --arg issue=17
   agents plan use local/fix-bug local/shop --automation-profile trusted
-  agents plan use local/port local/api local/web --strategy-actor local/architect --max-cost 2.50"
+  agents plan use local/port local/api local/web --max-cost 2.50"
     )]
     Use(PlanUse),
     /// Execute a plan, or resume it where it stopped
@@ -43,7 +43,7 @@ Examples:
   agents plan execute
   agents plan execute 01JX3Q --stream
   agents plan execute 01JX3Q --background
-  agents plan execute 01JX3Q --redo"
+  agents plan execute 01JX3Q --retry"
     )]
     Execute(PlanExecute),
     /// Apply the changes of a plan to your files atomically
@@ -94,6 +94,8 @@ Examples:
   agents plan approve 01JX3Q --answer 'the second one'")]
     Approve(PlanApprove),
     /// Reject the pending request of a plan
+    #[command(after_help = "Example:
+  agents plan reject 01JX3Q --reason 'the check must stay'")]
     Reject(PlanReject),
     /// Give a plan guidance for its next step
     #[command(after_help = "Example:
@@ -124,7 +126,7 @@ Examples:
     /// Correct a decision; only what follows from it is discarded and repeated
     #[command(after_help = "\
 Examples:
-  agents plan tree                                # shows the ids of the decisions
+  agents plan tree                             # shows the ids of the decisions
   agents plan correct 01JX3Q --guidance 'use SQLite' --dry-run
   agents plan correct 01JX3Q --mode append --guidance 'also write the changelog'")]
     Correct(PlanCorrect),
@@ -137,11 +139,16 @@ Examples:
   agents plan spawn 01JX3Q 'write the changelog' --after 1,2")]
     Spawn(PlanSpawn),
     /// Undo the last rollback or correction of a plan
+    #[command(after_help = "Examples:
+  agents plan redo
+  agents plan redo 01JX3Q")]
     Redo {
         #[command(flatten)]
         plan: PlanChoice,
     },
     /// Return a plan to its strategy phase; the strategist receives the reason and earlier results
+    #[command(after_help = "Example:
+  agents plan revert 01JX3Q --reason 'use SQLite'")]
     Revert {
         #[command(flatten)]
         plan: PlanChoice,
@@ -158,6 +165,9 @@ Examples:
         reason: String,
     },
     /// Resume a plan where it stopped
+    #[command(after_help = "Examples:
+  agents plan resume --dry-run
+  agents plan resume 01JX3Q")]
     Resume {
         #[command(flatten)]
         plan: PlanChoice,
@@ -173,7 +183,7 @@ Examples:
 
 Examples:
   agents plan edit 01JX3Q
-  agents plan show 01JX3Q --as markdown > s.md; agents plan edit 01JX3Q --file s.md")]
+  agents plan show --as markdown > s.md; agents plan edit --file s.md")]
     Edit {
         #[command(flatten)]
         plan: PlanChoice,
@@ -191,7 +201,12 @@ pub(crate) struct PlanUse {
     #[arg(value_name = "PROJECT")]
     pub(crate) projects: Vec<String>,
     /// Additional project
-    #[arg(short, long = "project", value_name = "PROJECT")]
+    #[arg(
+        short = 'p',
+        short_alias = 'm',
+        long = "project",
+        value_name = "PROJECT"
+    )]
     pub(crate) more_projects: Vec<String>,
     /// Argument of the action
     #[arg(long = "arg", value_name = "NAME=VALUE")]
@@ -250,7 +265,7 @@ pub(crate) struct PlanExecute {
     #[arg(long)]
     pub(crate) background: bool,
     /// Retry a call whose outcome is unknown
-    #[arg(long, conflicts_with = "skip")]
+    #[arg(long = "retry", alias = "redo", conflicts_with = "skip")]
     pub(crate) redo: bool,
     /// Assume that a call whose outcome is unknown succeeded
     #[arg(long)]

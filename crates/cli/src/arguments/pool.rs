@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pool {
     /// Register a pool from a YAML file
@@ -117,9 +119,8 @@ Examples:
         /// Pool, such as local/fix
         #[arg(value_name = "NAME")]
         name: String,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 

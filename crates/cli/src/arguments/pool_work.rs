@@ -12,6 +12,8 @@ pub(crate) struct Demo {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoTopic {
     /// Find, reproduce, fix, review and merge three races in an example project, without a key
+    #[command(after_help = "Example:
+  agents demo pools")]
     Pools {
         /// Use the configured model in place of the script
         #[arg(long)]
@@ -48,7 +50,7 @@ pub(crate) struct Hunt {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agents fix 01J9ABCD
-  agents fix 01J9ABCD --tier openai/gpt-5.1-mini --tier openai/gpt-5.1 --reviewer anthropic/claude-sonnet-5
+  agents fix 01J9ABCD --tier openai/gpt-5.1-mini --tier openai/gpt-5.1
   agents fix 01J9ABCD --only-capture")]
 pub(crate) struct Fix {
     /// Id of the work item, or prefix of at least 6 characters

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Project {
     /// Create a project
@@ -9,17 +11,21 @@ pub(crate) enum Project {
     /// List projects
     List,
     /// Show a project and its resources
+    #[command(after_help = "Example:
+  agents project show local/shop")]
     Show {
         #[command(flatten)]
         project: ProjectReference,
     },
     /// Remove a project; its resources stay
+    #[command(after_help = "Examples:
+  agents project delete local/shop --dry-run
+  agents project delete local/shop --yes")]
     Delete {
         #[command(flatten)]
         project: ProjectReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Link a resource to a project
     #[command(after_help = "Example:
@@ -38,6 +44,8 @@ pub(crate) enum Project {
         read_only: bool,
     },
     /// Unlink a resource from a project; the resource stays
+    #[command(after_help = "Example:
+  agents project unlink-resource local/shop local/orders")]
     UnlinkResource {
         #[command(flatten)]
         project: ProjectReference,
@@ -56,7 +64,7 @@ pub(crate) struct ProjectReference {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agents project create local/shop --resource local/api --resource local/orders:db
+  agents project create local/shop --resource local/api --resource local/db:db
   agents project create local/shop --invariant 'The public API stays compatible'")]
 pub(crate) struct ProjectCreate {
     /// Name, such as local/shop

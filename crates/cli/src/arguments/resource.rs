@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Resource {
     /// Register a resource, with the flags of its type
@@ -21,16 +23,23 @@ pub(crate) enum Resource {
         project: Option<String>,
     },
     /// Show the registration of a resource
+    #[command(after_help = "Example:
+  agents resource show local/shop")]
     Show {
         #[command(flatten)]
         resource: ResourceReference,
     },
     /// Show the current state: files, branch, commit, uncommitted changes
+    #[command(after_help = "Example:
+  agents resource inspect local/shop")]
     Inspect {
         #[command(flatten)]
         resource: ResourceReference,
     },
     /// Draw the tree of one resource or all resources
+    #[command(after_help = "Examples:
+  agents resource tree
+  agents resource tree local/shop")]
     Tree {
         /// Resource; all when not given
         #[arg(value_name = "RESOURCE")]
@@ -40,14 +49,18 @@ pub(crate) enum Resource {
         type_name: Option<String>,
     },
     /// Remove a resource and the resources discovered below it; files stay
+    #[command(after_help = "Examples:
+  agents resource remove local/shop --dry-run
+  agents resource remove local/shop --yes")]
     Remove {
         #[command(flatten)]
         resource: ResourceReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Add a resource as a child of another
+    #[command(after_help = "Example:
+  agents resource link-child local/shop local/orders")]
     LinkChild {
         /// Parent resource
         parent: String,
@@ -55,6 +68,8 @@ pub(crate) enum Resource {
         child: String,
     },
     /// Remove a resource from its parent
+    #[command(after_help = "Example:
+  agents resource unlink-child local/shop local/orders")]
     UnlinkChild {
         /// Parent resource
         parent: String,
@@ -84,7 +99,7 @@ pub(crate) struct ResourceReference {
 Examples:
   agents resource add git-checkout local/api --path ~/src/api
   agents resource add sqlite local/orders --path orders.db --read-only
-  agents resource add git-checkout local/api --path ~/src/api --update   discover again"
+  agents resource add git-checkout local/api --path ~/src/api --update"
 )]
 pub(crate) struct ResourceAdd {
     /// Show the flags of the type
@@ -118,19 +133,22 @@ pub(crate) enum ResourceType {
     /// List types
     List,
     /// Show a type with all inherited properties
+    #[command(after_help = "Example:
+  agents resource type show git-checkout")]
     Show {
         /// Resource type, such as local/database
         #[arg(value_name = "TYPE")]
         name: String,
     },
     /// Remove a type that is not in use
+    #[command(after_help = "Example:
+  agents resource type remove local/database --yes")]
     Remove {
         /// Resource type, such as local/database
         #[arg(value_name = "TYPE")]
         name: String,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 

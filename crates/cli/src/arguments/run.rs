@@ -20,7 +20,7 @@ pub(crate) enum Run {
     /// Resume a run that was interrupted, failed, was stopped or waits for input
     #[command(
         after_help = "Finished steps are not repeated. If a tool call had started when the run was interrupted, its
-outcome is unknown and the command asks what to do; --redo and --skip answer in advance.
+outcome is unknown and the command asks what to do; --retry and --skip answer in advance.
 
 `agents run show` shows the question of a waiting run. Without a terminal, --answer answers it: `yes` approves a
 call, `no` refuses it, other text refuses it and is sent to the model as the reason; for a question, the text or the number of an option.
@@ -100,7 +100,7 @@ pub(crate) struct RunResume {
     #[command(flatten)]
     pub(crate) run: RunReference,
     /// Retry calls whose outcome is unknown
-    #[arg(long, conflicts_with = "skip")]
+    #[arg(long = "retry", alias = "redo", conflicts_with = "skip")]
     pub(crate) redo: bool,
     /// Assume that calls whose outcome is unknown succeeded
     #[arg(long)]

@@ -5,17 +5,24 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sandbox {
     /// Create a sandbox: an isolated copy of folders, repositories or databases
     Create(SandboxCreate),
     /// List sandboxes
+    #[command(after_help = "Examples:
+  agents sandbox list
+  agents sandbox list --all")]
     List {
         /// Also list applied and discarded sandboxes
         #[arg(long)]
         all: bool,
     },
     /// Show a sandbox, its parts and checkpoints
+    #[command(after_help = "Example:
+  agents sandbox show fix")]
     Show {
         #[command(flatten)]
         sandbox: SandboxReference,
@@ -27,6 +34,8 @@ pub(crate) enum Sandbox {
     /// Show the changes of a sandbox as a patch
     Diff(SandboxDiff),
     /// Create a checkpoint of a sandbox
+    #[command(after_help = "Example:
+  agents sandbox checkpoint fix --label 'before the rename'")]
     Checkpoint {
         #[command(flatten)]
         sandbox: SandboxReference,
@@ -37,6 +46,8 @@ pub(crate) enum Sandbox {
     /// Roll a sandbox back to a checkpoint
     Rollback(SandboxRollback),
     /// Undo the last rollback
+    #[command(after_help = "Example:
+  agents sandbox redo fix")]
     Redo {
         #[command(flatten)]
         sandbox: SandboxReference,
@@ -44,12 +55,14 @@ pub(crate) enum Sandbox {
     /// Apply the changes to the real files atomically
     Apply(SandboxApply),
     /// Discard a sandbox and its changes
+    #[command(after_help = "Examples:
+  agents sandbox discard fix --dry-run
+  agents sandbox discard fix --yes")]
     Discard {
         #[command(flatten)]
         sandbox: SandboxReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 
@@ -152,7 +165,7 @@ wait for the locks of a statement until the command ends. Without SQL, reads sta
 
 Examples:
   agents sandbox query fix 'SELECT count(*) FROM orders'
-  agents sandbox query fix --record \"UPDATE orders SET state = 'new' WHERE state IS NULL\"
+  agents sandbox query fix --record \"UPDATE orders SET state = 'new'\"
   agents sandbox query fix --record < migration.sql"
 )]
 pub(crate) struct SandboxQuery {

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::Rehearsal;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
     /// Create a token; its secret is shown once
@@ -16,16 +18,24 @@ Examples:
     )]
     Create(TokenCreate),
     /// List tokens
+    #[command(after_help = "Examples:
+  agents token list
+  agents token list --all")]
     List {
         /// Also list revoked tokens
         #[arg(long)]
         all: bool,
     },
     /// Revoke a token permanently
+    #[command(after_help = "Examples:
+  agents token revoke ci --dry-run
+  agents token revoke ci")]
     Revoke {
         /// Token: name or id
         #[arg(value_name = "TOKEN")]
         token: String,
+        #[command(flatten)]
+        rehearsal: Rehearsal,
     },
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Skill {
     /// Register a skill: a YAML file, or a folder with a SKILL.md
@@ -61,9 +63,8 @@ Examples:
     Remove {
         #[command(flatten)]
         skill: SkillReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use cleveragents_domain::InvocationOutcome;
 use cleveragents_tools::Category;
 
-use super::SafetyOptions;
+use super::{Deletion, Rehearsal, SafetyOptions};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
@@ -44,9 +44,8 @@ Examples:
     Remove {
         #[command(flatten)]
         tool: ToolReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Call a tool through the same gate as a model
     Run(Box<ToolRun>),
@@ -176,7 +175,7 @@ required
 Examples:
   agents tool run builtin/file-read --sandbox fix path=README.md
   agents tool run builtin/shell --sandbox fix command='cargo test'
-  agents tool run local/count-lines --project local/shop --input '{\"path\": \"src/main.rs\"}'
+  agents tool run local/count-lines --sandbox fix --input '{\"path\": \"a.rs\"}'
   generate | agents tool run builtin/file-write --sandbox fix --input-file -"
 )]
 pub(crate) struct ToolRun {
@@ -275,6 +274,8 @@ Example:
         /// Rule, as `permission list` shows it
         #[arg(value_name = "RULE")]
         rule: String,
+        #[command(flatten)]
+        rehearsal: Rehearsal,
     },
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Validation {
     /// Register a validation from a YAML file
@@ -46,9 +48,8 @@ Examples:
     Remove {
         #[command(flatten)]
         validation: ValidationReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Attach a validation to a resource
     Attach(ValidationAttach),
@@ -79,7 +80,7 @@ pub(crate) struct ValidationReference {
 
 Examples:
   agents validation attach local/api local/tests
-  agents validation attach --project local/shop local/api local/coverage least=80"
+  agents validation attach --project local/shop local/api local/tests least=80"
 )]
 pub(crate) struct ValidationAttach {
     /// Only in plans of this project

@@ -12,7 +12,7 @@ use super::definition::{
     DefinitionInput, listed as listed_sentence, read_input, registered, remove as remove_definition,
 };
 use super::yes_no;
-use crate::arguments::AutomationProfile as Command;
+use crate::arguments::{AutomationProfile as Command, Deletion};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -31,7 +31,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
         Command::Add { config, update } => add(context, &config, update),
         Command::List { pattern } => list(context, pattern),
         Command::Show { profile } => show(context, profile.name),
-        Command::Remove { profile, yes } => remove(context, &profile.name, yes),
+        Command::Remove { profile, deletion } => remove(context, &profile.name, deletion),
     }
 }
 
@@ -194,11 +194,16 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
         .ok("Automation profile shown"))
 }
 
-fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    remove_definition(context, "automation-profile remove", KIND, yes, |yes| {
-        RemoveProfile {
+fn remove(context: &Context, name: &str, deletion: Deletion) -> Result<Report, CommandError> {
+    remove_definition(
+        context,
+        "automation-profile remove",
+        KIND,
+        deletion,
+        |yes, dry_run| RemoveProfile {
             name: name.to_owned(),
             yes,
-        }
-    })
+            dry_run,
+        },
+    )
 }

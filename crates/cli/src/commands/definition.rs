@@ -5,7 +5,8 @@ use std::path::Path;
 use cleveragents_application::{Operation, Outcome, RemovedDefinition};
 use cleveragents_domain::{Code, DefinitionKind};
 
-use super::{confirm, counted, read_definition};
+use super::{counted, read_definition};
+use crate::arguments::Deletion;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Report};
 
@@ -48,21 +49,22 @@ pub(crate) fn listed(kind: DefinitionKind, count: impl TryInto<u64>) -> String {
     format!("{} listed", counted(count, kind.noun()))
 }
 
-/// Removes a definition. Unless `yes`, first calls the operation without confirmation, which only runs its checks; then
-/// asks the user and calls it again.
+/// Removes a definition. Without confirmation, first calls the operation unconfirmed, which only runs its checks; then
+/// asks the user and calls it again. `request` receives the confirmation, and whether it is a rehearsal.
 pub(crate) fn remove<O: Operation<Response = RemovedDefinition>>(
     context: &Context,
     command: &'static str,
     kind: DefinitionKind,
-    yes: bool,
-    request: impl Fn(bool) -> O,
+    deletion: Deletion,
+    request: impl Fn(bool, bool) -> O,
 ) -> Result<Report, CommandError> {
-    let removed = match context.call(request(yes)) {
-        Err(error) if error.code() == Code::ConfirmationNeeded && !yes => {
+    let is_confirmed = deletion.yes || deletion.dry_run();
+    let removed = match context.call(request(is_confirmed, deletion.dry_run())) {
+        Err(error) if error.code() == Code::ConfirmationNeeded && !is_confirmed => {
             let details = error.details();
             let name = details["name"].as_str().unwrap_or_default();
-            confirm(&format!("Remove {kind} {name}?"), false)?;
-            context.call(request(true))
+            deletion.confirm(&format!("Remove {kind} {name}?"))?;
+            context.call(request(true, false))
         }
         result => result,
     }?;
@@ -70,10 +72,8 @@ pub(crate) fn remove<O: Operation<Response = RemovedDefinition>>(
     let panel = Panel::new("Removal Summary")
         .row(noun.as_str(), removed.removed.clone())
         .row("Config", removed.config.clone());
-    Ok(Report::new(command)
-        .data(removed)
-        .panel(panel)
-        .ok(format!("{noun} removed")))
+    let report = Report::new(command).data(removed).panel(panel);
+    Ok(deletion.conclude(report, format!("{noun} removed")))
 }
 
 /// Noun of the kind, capitalized.

@@ -5,8 +5,8 @@ use cleveragents_application::invariant_operations::{
 };
 use cleveragents_domain::InvariantScope;
 
-use super::{confirm, counted, yes_no};
-use crate::arguments::{Invariant as Command, InvariantPlaces};
+use super::{counted, yes_no};
+use crate::arguments::{Deletion, Invariant as Command, InvariantPlaces};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
@@ -51,7 +51,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
                 list_report(listed)
             })
         }
-        Command::Remove { id, yes } => remove(context, id, yes),
+        Command::Remove { id, deletion } => remove(context, id, deletion),
     }
 }
 
@@ -207,7 +207,7 @@ fn effective_report(listed: InvariantList) -> Report {
     report.data(listed).ok(sentence)
 }
 
-fn remove(context: &Context, id: String, yes: bool) -> Result<Report, CommandError> {
+fn remove(context: &Context, id: String, deletion: Deletion) -> Result<Report, CommandError> {
     let listed = context.call(ListInvariants {
         id: Some(id.clone()),
         ..ListInvariants::default()
@@ -216,14 +216,20 @@ fn remove(context: &Context, id: String, yes: bool) -> Result<Report, CommandErr
     let text = invariant
         .as_ref()
         .map_or("", |invariant| invariant.text.as_str());
-    confirm(&format!("Remove invariant \"{text}\"?"), yes)?;
+    deletion.confirm(&format!("Remove invariant \"{text}\"?"))?;
     let full_id = invariant.and_then(|invariant| invariant.id);
     let removed = context.call(RemoveInvariant {
         id: full_id.map_or(id, |full_id| full_id.to_string()),
         yes: true,
+        dry_run: deletion.dry_run(),
     })?;
-    Ok(Report::new("invariant remove")
-        .panel(panel("Invariant Removed", &removed.removed))
-        .data(removed)
-        .ok("Invariant removed"))
+    let title = if deletion.dry_run() {
+        "Invariant"
+    } else {
+        "Invariant Removed"
+    };
+    let report = Report::new("invariant remove")
+        .panel(panel(title, &removed.removed))
+        .data(removed);
+    Ok(deletion.conclude(report, "Invariant removed"))
 }

@@ -9,8 +9,8 @@ use cleveragents_application::tracker_operations::{
 use cleveragents_domain::Code;
 use serde_json::json;
 
-use super::{confirm, counted, yes_no};
-use crate::arguments::{ItemSource as Command, ItemSourceAdd, SourceKind};
+use super::{counted, yes_no};
+use crate::arguments::{Deletion, ItemSource as Command, ItemSourceAdd, SourceKind};
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
 
@@ -27,7 +27,11 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
     match command {
         Command::Add(arguments) => add(context, arguments),
         Command::List => list(context),
-        Command::Remove { name, yes } => remove(context, name, yes),
+        Command::Remove {
+            name,
+            yes,
+            rehearsal,
+        } => remove(context, name, Deletion { yes, rehearsal }),
     }
 }
 
@@ -156,15 +160,17 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .ok(format!("{} listed", counted(count, "source"))))
 }
 
-fn remove(context: &Context, name: String, yes: bool) -> Result<Report, CommandError> {
+fn remove(context: &Context, name: String, deletion: Deletion) -> Result<Report, CommandError> {
     let question = format!("Remove source {name} and its pending writes? Its work items stay.");
-    confirm(&question, yes)?;
-    let removed = context.call(RemoveItemSource { name, yes: true })?;
+    deletion.confirm(&question)?;
+    let removed = context.call(RemoveItemSource {
+        name,
+        yes: true,
+        dry_run: deletion.dry_run(),
+    })?;
     let panel = Panel::new("Source")
         .row("Removed", removed.removed.clone())
         .row("Discarded writes", removed.discarded_writes);
-    Ok(Report::new("item source remove")
-        .panel(panel)
-        .data(removed)
-        .ok("Source removed"))
+    let report = Report::new("item source remove").panel(panel).data(removed);
+    Ok(deletion.conclude(report, "Source removed"))
 }

@@ -6,10 +6,10 @@ pub(crate) mod audit;
 pub(crate) mod automation;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
-pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod db;
 pub(crate) mod definition;
+mod deletion;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod explain;
@@ -21,6 +21,7 @@ mod interactive;
 pub(crate) mod invariant;
 pub(crate) mod item;
 mod item_source;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
@@ -62,6 +63,7 @@ use crate::arguments::{
     ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Server, Session,
     Token, Tool,
 };
+use crate::completion;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Report, Target, WriteMode};
 
@@ -83,6 +85,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         // Not used: `Invocation::parse` replaces a short form, such as `agents diff`, with its `plan` command.
         Command::Current(_) => "plan",
         Command::Completion { .. } => "completion",
+        Command::Man { .. } => "man",
         Command::Config(Config::Get { .. }) => "config get",
         Command::Config(Config::Set { .. }) => "config set",
         Command::Config(Config::Unset { .. }) => "config unset",
@@ -256,7 +259,10 @@ pub(crate) fn run(
         Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup { command } => cleanup::run(context, &command.unwrap_or(Cleanup::Status))?,
-        Command::Completion { shell } => return completion::run(shell).map(|()| None),
+        Command::Man { dir } => man::run(&context.absolute(&dir))?,
+        Command::Completion { shell } => {
+            return write_document(&completion::script(shell)).map(|()| None);
+        }
     };
     Ok(Some(report))
 }

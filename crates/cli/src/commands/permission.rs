@@ -17,15 +17,16 @@ pub(super) fn run(context: &Context, command: &Permission) -> Result<Report, Com
         Permission::Ask { pattern } => add_effect(&tools, Effect::Ask, pattern),
         Permission::Deny { pattern } => add_effect(&tools, Effect::Deny, pattern),
         Permission::List => list(context, &tools),
-        Permission::Remove { rule } => {
+        Permission::Remove { rule, rehearsal } => {
+            let tools = ToolService::new(rehearsal.engine(context)?);
             // Stored rules have normalized spaces.
             let normalized = complete_rule(rule).map(|rule| rule.to_string());
             let stored = normalized.unwrap_or_else(|_| rule.clone());
             tools.forget(&stored)?;
-            Ok(Report::new("permission remove")
+            let report = Report::new("permission remove")
                 .data(json!({"removed": stored}))
-                .panel(Panel::new("Permission Rule").row("Rule", stored))
-                .ok("Rule removed"))
+                .panel(Panel::new("Permission Rule").row("Rule", stored));
+            Ok(rehearsal.conclude(report, "Rule removed"))
         }
     }
 }

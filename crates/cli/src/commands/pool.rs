@@ -106,10 +106,13 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
             let (name, reason) = split(command);
             change(context, "pool stop", StopPool { name, reason })
         }
-        Command::Remove { name, yes } => {
-            remove(context, "pool remove", KIND, yes, |yes| RemovePool {
-                name: name.clone(),
-                yes,
+        Command::Remove { name, deletion } => {
+            remove(context, "pool remove", KIND, deletion, |yes, dry_run| {
+                RemovePool {
+                    name: name.clone(),
+                    yes,
+                    dry_run,
+                }
             })
         }
     }

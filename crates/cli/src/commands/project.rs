@@ -5,8 +5,8 @@ use cleveragents_application::project_operations::{
     UnlinkResource,
 };
 
-use super::{confirm, counted, yes_no};
-use crate::arguments::{Project as Command, ProjectCreate};
+use super::{counted, yes_no};
+use crate::arguments::{Deletion, Project as Command, ProjectCreate};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -30,7 +30,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
             })?;
             Ok(details_report("project show", shown).ok("Project shown"))
         }
-        Command::Delete { project, yes } => delete(context, project.reference, yes),
+        Command::Delete { project, deletion } => delete(context, project.reference, deletion),
         Command::LinkResource {
             project,
             resource,
@@ -135,27 +135,32 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .ok(format!("{} listed", counted(count, "project"))))
 }
 
-fn delete(context: &Context, reference: String, yes: bool) -> Result<Report, CommandError> {
+fn delete(
+    context: &Context,
+    reference: String,
+    deletion: Deletion,
+) -> Result<Report, CommandError> {
     let shown = context.call(ShowProject { reference })?;
     let question = format!(
         "Delete project {}? The {} it links stay.",
         shown.project.name,
         counted(shown.linked_resources.len(), "resource")
     );
-    confirm(&question, yes)?;
+    deletion.confirm(&question)?;
     let deleted = context.call(DeleteProject {
         reference: shown.project.id.to_string(),
         yes: true,
+        dry_run: deletion.dry_run(),
     })?;
     let summary = &deleted.deletion_summary;
-    Ok(Report::new("project delete")
+    let report = Report::new("project delete")
         .panel(
             Panel::new("Deletion Summary")
                 .row("Project", summary.project.clone())
                 .row("Resources unlinked", summary.resources_unlinked),
         )
-        .data(deleted)
-        .ok("Project deleted"))
+        .data(deleted);
+    Ok(deletion.conclude(report, "Project deleted"))
 }
 
 fn unlink(context: &Context, reference: String, resource: String) -> Result<Report, CommandError> {

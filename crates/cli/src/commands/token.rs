@@ -16,14 +16,24 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
     match command {
         Command::Create(arguments) => create(&tokens, &arguments),
         Command::List { all } => list(&tokens, all),
-        Command::Revoke { token } => {
+        Command::Revoke { token, rehearsal } => {
+            let tokens = TokenService::new(rehearsal.engine(context)?);
             let token = tokens.revoke(&token)?;
-            Ok(Report::new("token revoke")
-                .data(json!({"revoked": token_json(&token)}))
-                .ok(format!(
-                    "The token {} is revoked; servers refuse it within a second",
-                    token.name
-                )))
+            let done = format!(
+                "The token {} is revoked; servers refuse it within a second",
+                token.name
+            );
+            let report = Report::new("token revoke").data(json!({"revoked": token_json(&token)}));
+            let report = if rehearsal.dry_run {
+                report.panel(
+                    Panel::new("Token")
+                        .row("Name", token.name.clone())
+                        .row("Roles", grants(&token).join(", ")),
+                )
+            } else {
+                report
+            };
+            Ok(rehearsal.conclude(report, done))
         }
     }
 }

@@ -225,6 +225,17 @@ impl Report {
         self
     }
 
+    /// Marks the data as that of a rehearsal, which changed nothing.
+    #[must_use]
+    pub(crate) fn rehearsed(mut self) -> Self {
+        let mut tree = self.data.to_tree();
+        if let Value::Object(fields) = &mut tree {
+            fields.insert("dry_run".to_owned(), true.into());
+        }
+        self.data = Data::Tree(tree);
+        self
+    }
+
     /// Marks the report as failed; its data stays.
     #[must_use]
     pub fn failed(mut self, code: Code, message: impl Into<String>, hint: impl Into<Hint>) -> Self {

@@ -123,7 +123,11 @@ const ROWS: &[CommandRow] = &[
     row_of("plan/conflicts", "plan conflicts", "<reference>"),
     row_of("plan/diff", "plan diff", "<reference>"),
     row_of("plan/errors", "plan errors", "<reference>"),
-    row_of("plan/execute", "plan execute", "<reference> --redo --skip"),
+    row_of(
+        "plan/execute",
+        "plan execute",
+        "<reference> --retry=redo --skip",
+    ),
     row_of("plan/help", "help plan", ""),
     row_of("plan/list", "plan list", ""),
     row_of("plan/log", "plan log", "<reference>"),
@@ -483,7 +487,7 @@ mod tests {
             suggest::plan_execute_redo("01J"),
             suggest::plan_skip().only_arguments()
         );
-        let text = "`agents plan execute 01J --redo` retries it, `--skip` assumes it succeeded";
+        let text = "`agents plan execute 01J --retry` retries it, `--skip` assumes it succeeded";
         assert_eq!(hint_text(&hint), text);
     }
 

@@ -21,6 +21,7 @@ const LOCAL_GROUPS: &[&str] = &[
     "diagnostics",
     "info",
     "init",
+    "man",
     "schema",
     "serve",
     "server",

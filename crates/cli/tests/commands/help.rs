@@ -121,6 +121,61 @@ fn commands_with_many_options_have_examples() {
 }
 
 #[test]
+fn the_first_help_names_about_twelve_commands_that_exist() {
+    let agents = agents();
+    let help = agents.run(&["--help"]).out;
+    let (_, list) = help.split_once("Commands:\n").expect("a list of commands");
+    let names: Vec<&str> = list
+        .lines()
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!((10..=14).contains(&names.len()), "{names:?}");
+    for name in names {
+        assert_eq!(agents.run(&[name, "--help"]).code, Some(0), "{name}");
+    }
+    let (page, _) = help.split_once("Options:\n").expect("a list of options");
+    for line in page.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(help.lines().count() < 70, "{help}");
+}
+
+#[test]
+fn man_pages_of_all_commands_are_written() {
+    let agents = agents();
+    let written = agents.data(&["man", "--dir", "man"]);
+    let folder = agents.cwd().join("man");
+    let pages = std::fs::read_dir(&folder).expect("a folder").count();
+    assert_eq!(written["pages"], pages, "{written}");
+    assert!(pages > 200, "{pages}");
+    let page = std::fs::read_to_string(folder.join("agents-plan-apply.1")).expect("a page");
+    for part in [
+        ".TH agents-plan-apply 1",
+        "\\-\\-branch",
+        "agents plan apply 01JX3Q \\-\\-yes",
+        ".nf",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!agents.home().exists(), "man pages need no home");
+    let Ok(checked) = Command::new("groff")
+        .args(["-man", "-Tutf8", "-ww"])
+        .arg(folder.join("agents-plan-apply.1"))
+        .output()
+    else {
+        cleveragents_testkit::not_run("groff on a man page", "there is no groff");
+        return;
+    };
+    // groff prints bold text twice, with a backspace between.
+    let shown = String::from_utf8_lossy(&checked.stdout).replace('\u{8}', "");
+    assert!(
+        checked.stderr.is_empty() && shown.contains("NNOOTTEESS"),
+        "{checked:?}"
+    );
+}
+
+#[test]
 fn the_short_version_is_one_line() {
     let answer = agents().run(&["--version"]);
     let expected = format!("agents {}\n", env!("CARGO_PKG_VERSION"));
@@ -130,19 +185,20 @@ fn the_short_version_is_one_line() {
 #[test]
 fn completion_scripts_know_the_commands_and_parse() {
     let agents = agents();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+    for shell in ["elvish", "powershell"] {
         let answer = agents.run(&["completion", shell]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
-        for word in [
-            "session",
-            "append",
-            "jsonl",
-            "input-file",
-            "permission",
-            "diagnostics",
-        ] {
+        for word in ["session", "append", "jsonl", "permission", "diagnostics"] {
             assert!(answer.out.contains(word), "{shell} knows {word}");
         }
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let answer = agents.run(&["completions", shell]);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert!(
+            answer.out.contains(&format!("agents __complete {shell} ")),
+            "{answer:?}"
+        );
     }
     let script = agents.run(&["completion", "bash"]).out;
     let file = agents.cwd().join("agents.bash");

@@ -4,7 +4,9 @@
 mod actions;
 mod automation;
 mod calls;
+mod completion;
 mod configuration;
+mod deletions;
 mod formats;
 mod help;
 mod init;

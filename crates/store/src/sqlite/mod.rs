@@ -95,7 +95,7 @@ impl SqliteEngine {
     }
 
     fn open_file(path: PathBuf, options: &Options, policy: Policy) -> Result<Self, Error> {
-        if policy == Policy::Inspect && !path.exists() {
+        if policy != Policy::Upgrade && !path.exists() {
             return Err(Error::unavailable(
                 path.display(),
                 "the file does not exist",
@@ -191,6 +191,9 @@ fn prepare_file(
 ) -> Result<Connection, Error> {
     let timeout = options.busy_timeout;
     refuse_short_file(path)?;
+    if policy == Policy::Read {
+        return open(path, Access::Read, timeout);
+    }
     if path.exists() {
         let connection = open(path, Access::Write, timeout)?;
         if policy == Policy::Inspect {

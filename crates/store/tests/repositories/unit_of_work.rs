@@ -102,6 +102,43 @@ fn defect_8376_a_unit_that_fails_midway_leaves_the_database_as_before() {
 }
 
 #[test]
+fn a_rehearsed_unit_has_the_outcome_of_a_real_one_and_leaves_the_database_as_before() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let known = add_session(&engine, "before");
+        let before = rows(&database);
+        let rehearsing = engine.rehearsing().acting_as("ada");
+        rehearsing
+            .write(write_to_all_repositories)
+            .expect("succeeds");
+        let deleted = rehearsing.write(move |unit| sessions::delete(unit, known));
+        let deleted = deleted.expect("a deletion").map(|session| session.id);
+        assert_eq!(deleted, Some(known), "on {}", database.kind);
+        // Constraints are checked.
+        let duplicate = rehearsing.write(move |unit| insert_session(unit, known, "twice"));
+        assert!(duplicate.is_err(), "{duplicate:?}");
+        assert_eq!(rows(&database), before, "on {}", database.kind);
+        // Real units that share a transaction with rehearsed ones are kept.
+        let written = at_once(8, |number| {
+            let engine = if number % 2 == 0 {
+                &engine
+            } else {
+                &rehearsing
+            };
+            engine.write(move |unit| {
+                let text = message(format!("message {number}"));
+                messages::append(unit, known, &[text], AppendEvents::Each)
+            })
+        });
+        assert!(written.iter().all(Result::is_ok), "{written:?}");
+        let stored = database.count("SELECT COUNT(*) FROM messages");
+        assert_eq!(stored, 4, "on {}", database.kind);
+        let last = database.count("SELECT MAX(sequence) FROM messages");
+        assert_eq!(last, 3, "no number is skipped on {}", database.kind);
+    }
+}
+
+#[test]
 fn defect_7505_no_event_of_a_failed_unit_is_left_behind() {
     for database in TestDatabase::each() {
         let engine = database.open();

@@ -99,6 +99,9 @@ pub struct DeleteCheckpoints {
     /// Confirms the deletion, which cannot be undone.
     #[serde(default)]
     pub yes: bool,
+    /// Returns what would be removed, and changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// The response of `plan/checkpoint/delete`.
@@ -139,7 +142,11 @@ impl Operation for DeleteCheckpoints {
             }
         }
         require_confirmation(self.yes)?;
-        let remaining = plans.delete_checkpoints(&plan, &deleted)?;
+        let remaining = if self.dry_run {
+            plans.checkpoints_to_keep(&plan, &deleted)?
+        } else {
+            plans.delete_checkpoints(&plan, &deleted)?
+        };
         Ok(DeletedCheckpoints {
             plan_id: plan.id,
             summary: CheckpointDeletionSummary {

@@ -9,7 +9,7 @@ use cleveragents_domain::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{clock, elapsed, project_names, requires};
+use super::{clock, elapsed, project_names, requires, task_line};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
 };
@@ -57,6 +57,9 @@ pub struct PlanEntry {
     pub phase: PlanPhase,
     pub state: PlanState,
     pub action: String,
+    /// The first line of the task.
+    #[serde(default)]
+    pub task: String,
     /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     pub parent_plan_id: Option<PlanId>,
@@ -182,6 +185,7 @@ fn entry(short: String, plan: Plan) -> PlanEntry {
         phase: plan.stage.phase(),
         state: plan.shown_state(),
         project: project_names(&plan),
+        task: task_line(&plan),
         name: plan.name,
         action: plan.action,
         parent_plan_id: plan.parent,

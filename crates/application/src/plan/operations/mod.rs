@@ -204,6 +204,12 @@ fn project_names(plan: &Plan) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
+/// The first line of the task.
+fn task_line(plan: &Plan) -> String {
+    let mut lines = plan.description.trim().lines();
+    lines.next().unwrap_or_default().to_owned()
+}
+
 /// Seconds from the start of a plan to its end, or until now; `None` before the start.
 fn elapsed(plan: &Plan) -> Option<f64> {
     let end = plan.completed_at.unwrap_or_else(Timestamp::now);

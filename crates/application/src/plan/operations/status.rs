@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{clock, find_chosen, project_names, requires};
+use super::{clock, find_chosen, project_names, requires, task_line};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 use crate::plan::{FailedCheck, PlanStatus, ProgressState, UndoneApply};
 
@@ -33,6 +33,9 @@ pub struct PlanStatusReport {
     /// Phase and state, ignoring pending input, such as `execute/complete`.
     pub stage: PlanStage,
     pub action: String,
+    /// The first line of the task.
+    #[serde(default)]
+    pub task: String,
     /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     /// The name of the plan's automation profile.
@@ -243,6 +246,7 @@ impl From<PlanStatus> for PlanStatusReport {
             state: plan.shown_state(),
             stage: plan.stage,
             project: project_names(&plan),
+            task: task_line(&plan),
             name: plan.name,
             action: plan.action,
             automation: plan.inputs.profile.name,

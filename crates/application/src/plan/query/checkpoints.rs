@@ -56,6 +56,36 @@ impl PlanQueries {
             })?;
         // The plan may have changed before this process held the lease.
         let plan = self.get(plan.id)?;
+        let numbers = self.deletable(&plan, references)?;
+        let name = plan.sandbox.as_deref().unwrap_or_default();
+        let mut open = self.sandboxes.open(name)?;
+        self.sandboxes.delete_checkpoints(&mut open, &numbers)?;
+        let remaining = open.view.checkpoints.clone();
+        drop(open);
+        // The checkpoints are deleted. If releasing the lease fails, it expires on its own, so the error is ignored.
+        drop(lease);
+        Ok(remaining)
+    }
+
+    /// The checkpoints that remain if the given ones are deleted. Fails where the deletion would, except that another
+    /// process may work on the plan.
+    pub fn checkpoints_to_keep(
+        &self,
+        plan: &Plan,
+        references: &[String],
+    ) -> Result<Vec<Checkpoint>, PlanQueryError> {
+        let numbers = self.deletable(plan, references)?;
+        let mut remaining = self.checkpoints(plan)?;
+        remaining.retain(|checkpoint| !numbers.contains(&checkpoint.number));
+        Ok(remaining)
+    }
+
+    /// Numbers of checkpoints, if all of them can be deleted.
+    fn deletable(
+        &self,
+        plan: &Plan,
+        references: &[String],
+    ) -> Result<Vec<CheckpointNumber>, PlanQueryError> {
         let refusal = |why: String| {
             Err(PlanQueryError::NotReady {
                 id: plan.id,
@@ -66,10 +96,10 @@ impl PlanQueries {
         if plan.stage.is_processing() {
             return refusal("it was interrupted, and resumes from its checkpoints".to_owned());
         }
-        let newest = self.checkpoints(&plan)?.last().map(|last| last.number);
+        let newest = self.checkpoints(plan)?.last().map(|last| last.number);
         let mut numbers = Vec::new();
         for reference in references {
-            let checkpoint = self.checkpoint(&plan, reference)?;
+            let checkpoint = self.checkpoint(plan, reference)?;
             let name = checkpoint_name(checkpoint.number);
             match checkpoint.reason {
                 CheckpointReason::Created => {
@@ -91,13 +121,6 @@ impl PlanQueries {
         }
         numbers.sort_unstable();
         numbers.dedup();
-        let name = plan.sandbox.as_deref().unwrap_or_default();
-        let mut open = self.sandboxes.open(name)?;
-        self.sandboxes.delete_checkpoints(&mut open, &numbers)?;
-        let remaining = open.view.checkpoints.clone();
-        drop(open);
-        // The checkpoints are deleted. If releasing the lease fails, it expires on its own, so the error is ignored.
-        drop(lease);
-        Ok(remaining)
+        Ok(numbers)
     }
 }

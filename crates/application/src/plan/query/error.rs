@@ -26,16 +26,6 @@ impl From<&Plan> for PlanCandidate {
     }
 }
 
-impl std::fmt::Display for PlanCandidate {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}", self.id)?;
-        if let Some(name) = &self.name {
-            write!(formatter, " {name}")?;
-        }
-        write!(formatter, " ({})", self.stage)
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum PlanQueryError {
     /// No plan has this id or name.
@@ -127,11 +117,6 @@ impl From<LeaseError> for PlanQueryError {
     }
 }
 
-fn candidate_list(candidates: &[PlanCandidate]) -> String {
-    let all: Vec<String> = candidates.iter().map(ToString::to_string).collect();
-    all.join(", ")
-}
-
 impl Diagnose for PlanQueryError {
     fn code(&self) -> Code {
         match self {
@@ -155,9 +140,13 @@ impl Diagnose for PlanQueryError {
                 Some(name) => hint!("did you mean `{}`? See {}", name, suggest::plan_list()),
                 None => hint!("run {} to list the plans", suggest::plan_list()),
             }),
-            Self::Ambiguous { candidates, .. } => {
-                Some(hint!("name one: {}", candidate_list(candidates)))
-            }
+            Self::Ambiguous { candidates, .. } => candidates.first().map(|plan| {
+                hint!(
+                    "name one, such as {}; {} lists them",
+                    suggest::plan_status(plan.id),
+                    suggest::plan_list()
+                )
+            }),
             Self::NoPlan {
                 current: Some((id, _)),
                 ..

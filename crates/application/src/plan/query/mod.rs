@@ -278,6 +278,7 @@ impl PlanQueries {
         property: &str,
     ) -> Result<Plan, PlanQueryError> {
         let location = self.plan_location()?;
+        let is_elsewhere = self.folder.is_some() && location.is_none();
         let filter = PlanFilter {
             limit: Some(CANDIDATES),
             location: location.clone(),
@@ -299,6 +300,10 @@ impl PlanQueries {
                 current: current.map(|plan| (plan.id, plan.stage)),
             }),
             1 => Ok(matching.remove(0)),
+            _ if is_elsewhere => {
+                let property = format!("{property} in other folders, and none in this one");
+                Err(ambiguous(property, &matching))
+            }
             _ => Err(ambiguous(property.to_owned(), &matching)),
         }
     }

@@ -65,6 +65,9 @@ pub struct DeleteSession {
     /// Confirms the deletion; without it nothing is deleted.
     #[serde(default)]
     pub yes: bool,
+    /// Returns what would be removed, and changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// The response of `session/delete`.
@@ -97,7 +100,7 @@ impl Operation for DeleteSession {
 
     fn run(self, context: &OperationContext) -> Result<DeletedSession, OperationError> {
         require_confirmation(self.yes)?;
-        let sessions = context.sessions();
+        let sessions = context.rehearsing(self.dry_run).sessions();
         let id = parse_id(&self.reference)?;
         let plans = sessions.view(id, 0)?.plans.len() as u64;
         let session = sessions.delete(id)?;

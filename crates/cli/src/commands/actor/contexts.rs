@@ -6,10 +6,10 @@ use cleveragents_application::{ContextService, read_context};
 use cleveragents_domain::Code;
 use serde_json::json;
 
-use crate::arguments::{ActorContext, WhichContext};
+use crate::arguments::{ActorContext, Rehearsal, WhichContext};
 use crate::commands::turn_view::short;
 use crate::commands::write_file;
-use crate::commands::{confirm, counted, read_definition};
+use crate::commands::{counted, read_definition};
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
 
@@ -17,7 +17,11 @@ pub(super) fn run(
     context: &Context,
     command: ActorContext,
 ) -> Result<Option<Report>, CommandError> {
-    let contexts = ContextService::new(context.engine()?, context.sessions()?);
+    let rehearsal = match &command {
+        ActorContext::Clear { which } | ActorContext::Remove { which } => which.deletion.rehearsal,
+        _ => Rehearsal::default(),
+    };
+    let contexts = ContextService::new(rehearsal.engine(context)?, context.sessions()?);
     let report = match command {
         ActorContext::List => list(&contexts)?,
         ActorContext::Show { name } => show(&contexts, &name)?,
@@ -111,33 +115,47 @@ fn selected_names(
 
 fn clear(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
     let names = selected_names(contexts, which)?;
-    confirm(
-        &format!("Delete all messages of {}?", names.join(", ")),
-        which.yes || names.is_empty(),
-    )?;
-    let mut cleared = Vec::new();
+    if !names.is_empty() {
+        let question = format!("Delete all messages of {}?", names.join(", "));
+        which.deletion.confirm(&question)?;
+    }
+    let (mut cleared, mut emptied) = (Vec::new(), Vec::new());
     for name in names {
         let messages = contexts.clear(&name)?;
         cleared.push(json!({"name": name, "messages": messages}));
+        emptied.push((name, messages));
     }
-    let count = cleared.len();
-    Ok(Report::new("actor context clear")
-        .data(json!({"cleared": cleared}))
-        .ok(format!("{} cleared", counted(count, "context"))))
+    let done = format!("{} cleared", counted(cleared.len(), "context"));
+    let report = Report::new("actor context clear").data(json!({"cleared": cleared}));
+    let report = with_summary(report, which, &emptied);
+    Ok(which.deletion.conclude(report, done))
 }
 
 fn remove(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
     let names = selected_names(contexts, which)?;
-    confirm(
-        &format!("Remove {} and all messages?", names.join(", ")),
-        which.yes || names.is_empty(),
-    )?;
-    for name in &names {
-        contexts.remove(name)?;
+    if !names.is_empty() {
+        let question = format!("Remove {} and all messages?", names.join(", "));
+        which.deletion.confirm(&question)?;
     }
-    Ok(Report::new("actor context remove")
-        .data(json!({"removed": names}))
-        .ok(format!("{} removed", counted(names.len(), "context"))))
+    let mut removed = Vec::new();
+    for name in &names {
+        removed.push((name.clone(), contexts.remove(name)?.messages));
+    }
+    let report = Report::new("actor context remove").data(json!({"removed": names}));
+    let report = with_summary(report, which, &removed);
+    let done = format!("{} removed", counted(names.len(), "context"));
+    Ok(which.deletion.conclude(report, done))
+}
+
+/// Adds the contexts with the number of their messages to the report of a rehearsal.
+fn with_summary(report: Report, which: &WhichContext, contexts: &[(String, u64)]) -> Report {
+    if !which.deletion.dry_run() {
+        return report;
+    }
+    let panel = Panel::new("Messages");
+    report.panel(contexts.iter().fold(panel, |panel, (name, messages)| {
+        panel.row(name.as_str(), *messages)
+    }))
 }
 
 fn export(

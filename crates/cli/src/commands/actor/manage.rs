@@ -10,7 +10,7 @@ use cleveragents_application::actor_operations::{
 use cleveragents_domain::{Code, DefinitionKind};
 use serde_json::json;
 
-use crate::arguments::RoleName;
+use crate::arguments::{Deletion, RoleName};
 use crate::commands::definition::{
     DefinitionInput, listed as listed_sentence, read_input, registered, remove as remove_definition,
 };
@@ -105,10 +105,17 @@ pub(super) fn list(context: &Context, custom: bool) -> Result<Report, CommandErr
     Ok(report.ok(listed_sentence(KIND, total)))
 }
 
-pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    remove_definition(context, "actor remove", KIND, yes, |yes| RemoveActor {
-        name: name.to_owned(),
-        yes,
+pub(super) fn remove(
+    context: &Context,
+    name: &str,
+    deletion: Deletion,
+) -> Result<Report, CommandError> {
+    remove_definition(context, "actor remove", KIND, deletion, |yes, dry_run| {
+        RemoveActor {
+            name: name.to_owned(),
+            yes,
+            dry_run,
+        }
     })
 }
 

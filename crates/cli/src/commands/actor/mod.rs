@@ -37,7 +37,7 @@ pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, C
         Actor::Update { file } => manage::update(context, &file.config)?,
         Actor::List { custom } => manage::list(context, custom)?,
         Actor::Show { actor } => show::run(context, actor.name)?,
-        Actor::Remove { actor, yes } => manage::remove(context, &actor.name, yes)?,
+        Actor::Remove { actor, deletion } => manage::remove(context, &actor.name, deletion)?,
         Actor::SetDefault { actor, role } => {
             manage::set_default(context, &service()?, &actor.name, role)?
         }

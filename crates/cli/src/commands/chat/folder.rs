@@ -262,8 +262,8 @@ fn pending_line(changes: &PendingChanges) -> String {
         files.push(&more);
     }
     format!(
-        "changes wait in sandbox {sandbox}: {}; show: `agents sandbox diff {sandbox}`, apply: `agents sandbox apply \
-         {sandbox}`, continue: `agents --continue`\n",
+        "changes wait in sandbox {sandbox}: {}\n  show:     `agents sandbox diff {sandbox}`\n  apply:    `agents \
+         sandbox apply {sandbox}`\n  continue: `agents --continue`\n",
         files.join(", ")
     )
 }

@@ -6,8 +6,8 @@ mod show;
 use cleveragents_application::{McpService, mcp_server_homes};
 use serde_json::{Value, json};
 
-use crate::arguments::Mcp;
-use crate::commands::{confirm, counted};
+use crate::arguments::{Deletion, Mcp};
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -20,7 +20,7 @@ pub(super) fn run(context: &Context, command: Mcp) -> Result<Report, CommandErro
         Mcp::Show { server, offline } => show::show(context, &service, &server.name, offline),
         Mcp::Test { server } => show::test(context, &service, &server.name),
         Mcp::Login { server } => login(context, &service, &server.name),
-        Mcp::Remove { server, yes } => remove(context, &service, &server.name, yes),
+        Mcp::Remove { server, deletion } => remove(context, &server.name, deletion),
     }
 }
 
@@ -65,20 +65,18 @@ fn list(service: &McpService) -> Result<Report, CommandError> {
         .ok(format!("{} listed", counted(all.len(), "server"))))
 }
 
-fn remove(
-    context: &Context,
-    service: &McpService,
-    name: &str,
-    yes: bool,
-) -> Result<Report, CommandError> {
+fn remove(context: &Context, name: &str, deletion: Deletion) -> Result<Report, CommandError> {
+    let service = McpService::new(deletion.rehearsal.engine(context)?);
     let server = service.get(name)?;
-    confirm(&format!("Remove server {}?", server.stored.name), yes)?;
+    deletion.confirm(&format!("Remove server {}?", server.stored.name))?;
     let removed = service.remove(name)?;
-    remove_home(&mcp_server_homes(context.home.path()).join(&removed.name));
-    Ok(Report::new("mcp remove")
+    if !deletion.dry_run() {
+        remove_home(&mcp_server_homes(context.home.path()).join(&removed.name));
+    }
+    let report = Report::new("mcp remove")
         .data(json!({"removed": removed.name}))
-        .panel(Panel::new("Removal Summary").row("Server", removed.name))
-        .ok("Server removed"))
+        .panel(Panel::new("Removal Summary").row("Server", removed.name));
+    Ok(deletion.conclude(report, "Server removed"))
 }
 
 /// Removes the home folder that only the program of this server uses.

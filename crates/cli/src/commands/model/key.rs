@@ -8,7 +8,7 @@ use cleveragents_process::Cancel;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::json;
 
-use self::keyring_store::{available, remove, store};
+use self::keyring_store::{available, is_stored, remove, store};
 use crate::arguments::ModelKey;
 use crate::commands::{signals, terminal};
 use crate::context::Context;
@@ -33,18 +33,29 @@ pub(super) fn run(context: &Context, command: ModelKey) -> Result<Report, Comman
                 None => report.ok(format!("The key is stored in the keyring as {name}")),
             })
         }
-        ModelKey::Remove { provider } => {
+        ModelKey::Remove {
+            provider,
+            rehearsal,
+        } => {
             let name = variable(context, &provider)?;
             available()?;
-            let was_stored = remove(&name)?;
+            let was_stored = if rehearsal.dry_run {
+                is_stored(&name)
+            } else {
+                remove(&name)?
+            };
             let outcome = if was_stored {
                 format!("{name} is removed from the keyring")
             } else {
                 format!("{name} was not in the keyring")
             };
-            Ok(Report::new("model key remove")
-                .data(json!({"variable": name, "removed": was_stored}))
-                .ok(outcome))
+            let report = Report::new("model key remove")
+                .data(json!({"variable": name, "removed": was_stored}));
+            Ok(if was_stored {
+                rehearsal.conclude(report, outcome)
+            } else {
+                report.ok(outcome)
+            })
         }
     }
 }
@@ -163,6 +174,10 @@ mod keyring_store {
     pub(super) fn remove(name: &str) -> Result<bool, CommandError> {
         remove_key(name).map_err(|error| keyring_error(&error))
     }
+
+    pub(super) fn is_stored(name: &str) -> bool {
+        cleveragents_models::system_keyring()(name).is_some()
+    }
 }
 
 #[cfg(not(feature = "keyring"))]
@@ -178,6 +193,10 @@ mod keyring_store {
         .with_hint(
             "set the environment variable of the provider, or build with `cargo install --path crates/cli --features keyring`",
         ))
+    }
+
+    pub(super) fn is_stored(_name: &str) -> bool {
+        false
     }
 
     pub(super) fn store(_name: &str, _key: &Secret) -> Result<(), CommandError> {

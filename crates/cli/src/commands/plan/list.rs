@@ -26,7 +26,7 @@ pub(super) fn run(context: &Context, arguments: PlanList) -> Result<Report, Comm
                 Some(_) => Cell::Warn("undone".to_owned()),
                 None => state_cell(plan.state),
             },
-            plan.action.as_str().into(),
+            plan.task.as_str().into(),
             plan.project.clone().into(),
             plan.elapsed.clone().into(),
         ]
@@ -35,9 +35,11 @@ pub(super) fn run(context: &Context, arguments: PlanList) -> Result<Report, Comm
         .column("Id", Align::Left)
         .column("Phase", Align::Left)
         .column("State", Align::Left)
-        .column("Action", Align::Left)
+        .column("Task", Align::Left)
         .column("Project", Align::Left)
         .column("Elapsed", Align::Right)
+        .keep(["Id"])
+        .drop_first(["Elapsed", "Phase"])
         .empty("No plan matches")
         .rows(listed.plans.iter().map(row));
     Ok(Report::new("plan list")

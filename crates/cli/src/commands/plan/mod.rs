@@ -97,7 +97,7 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Report, Com
         } => explain::run(
             context,
             ExplainDecision {
-                reference,
+                reference: lifecycle::plan_reference(context, reference)?,
                 show_context,
                 show_reasoning,
             },
@@ -120,10 +120,9 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Report, Com
             checkpoint::list(context, plan.reference)
         }
         PlanCommand::Checkpoint(PlanCheckpoint::Delete {
-            plan,
             checkpoints,
-            yes,
-        }) => checkpoint::delete(context, plan.reference, checkpoints, yes),
+            deletion,
+        }) => checkpoint::delete(context, checkpoints, deletion),
     }
 }
 

@@ -80,6 +80,7 @@ fn mode_text(profile: &str) -> String {
 
 fn header(status: &PlanStatusReport) -> Panel {
     let panel = Panel::new("Plan Status")
+        .row("Task", status.task.clone())
         .row("Plan ID", Cell::Id(status.plan_id.to_string()))
         .row("Name", status.name.clone())
         .row("Phase", status.phase.as_str())

@@ -4,36 +4,36 @@ use cleveragents_application::resource_operations::{
     LinkChild, ParentAndChild, RemoveResource, ShowResource, UnlinkChild,
 };
 
-use crate::commands::{confirm, counted};
+use crate::arguments::Deletion;
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Report};
 
 pub(super) fn remove(
     context: &Context,
     reference: String,
-    yes: bool,
+    deletion: Deletion,
 ) -> Result<Report, CommandError> {
     let shown = context.call(ShowResource { reference })?;
     let question = format!("Remove resource {}? Its files stay.", shown.resource.name);
-    confirm(&question, yes)?;
+    deletion.confirm(&question)?;
     // Removes by id, because the name may belong to another resource by now.
     let removed = context.call(RemoveResource {
         reference: shown.resource.id.to_string(),
         yes: true,
+        dry_run: deletion.dry_run(),
     })?;
     let summary = &removed.removal_summary;
     let discovered_children = summary.discovered_removed.len();
-    Ok(Report::new("resource remove")
+    let report = Report::new("resource remove")
         .panel(
             Panel::new("Removal Summary")
                 .row("Resource", summary.resource.clone())
                 .row("Discovered children", discovered_children),
         )
-        .data(removed)
-        .ok(format!(
-            "{} removed; files are unchanged",
-            counted(discovered_children + 1, "resource")
-        )))
+        .data(removed);
+    let count = counted(discovered_children + 1, "resource");
+    Ok(deletion.conclude(report, format!("{count} removed; files are unchanged")))
 }
 
 fn link_report(command: &'static str, link: ParentAndChild) -> Report {

@@ -37,7 +37,9 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Option<Report>,
             reference,
             type_name,
         } => browse::tree(context, reference, type_name)?,
-        Command::Remove { resource, yes } => manage::remove(context, resource.reference, yes)?,
+        Command::Remove { resource, deletion } => {
+            manage::remove(context, resource.reference, deletion)?
+        }
         Command::LinkChild { parent, child } => manage::link_child(context, parent, child)?,
         Command::UnlinkChild { parent, child } => manage::unlink_child(context, parent, child)?,
         Command::Type(command) => types::run(context, command)?,

@@ -5,13 +5,13 @@ use std::path::Path;
 use cleveragents_application::resource_operations::{
     ListResourceTypes, ResourceTypeInfo, ShowResourceType,
 };
-use cleveragents_application::{Outcome, Register};
+use cleveragents_application::{Outcome, Register, ResourceService};
 use cleveragents_domain::{Code, TypeName};
 use serde::Serialize;
 
 use super::sandbox_cell;
-use crate::arguments::ResourceType;
-use crate::commands::{confirm, counted, read_definition, yes_no};
+use crate::arguments::{Deletion, ResourceType};
+use crate::commands::{counted, read_definition, yes_no};
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
 
@@ -24,7 +24,7 @@ pub(super) fn run(context: &Context, command: ResourceType) -> Result<Report, Co
             let report = details(Report::new("resource type show"), &kind);
             Ok(report.data(kind).ok("Resource type shown"))
         }
-        ResourceType::Remove { name, yes } => remove(context, &name, yes),
+        ResourceType::Remove { name, deletion } => remove(context, &name, deletion),
     }
 }
 
@@ -150,13 +150,13 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .ok(format!("{} listed", counted(count, "type"))))
 }
 
-fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    let resources = context.resources()?;
+fn remove(context: &Context, name: &str, deletion: Deletion) -> Result<Report, CommandError> {
+    let resources = ResourceService::new(deletion.rehearsal.engine(context)?);
     let kind = resources.show_type(name)?;
-    confirm(&format!("Remove resource type {}?", kind.whole.name), yes)?;
+    deletion.confirm(&format!("Remove resource type {}?", kind.whole.name))?;
     let removed = resources.remove_type(kind.whole.name.as_str())?;
-    Ok(Report::new("resource type remove")
+    let report = Report::new("resource type remove")
         .data(serde_json::json!({"removed": removed.name}))
-        .panel(Panel::new("Removal Summary").row("Resource type", removed.name.to_string()))
-        .ok("Resource type removed"))
+        .panel(Panel::new("Removal Summary").row("Resource type", removed.name.to_string()));
+    Ok(deletion.conclude(report, "Resource type removed"))
 }

@@ -6,8 +6,8 @@ use cleveragents_sandbox::{Base, DependencyPresence, Member, SCRIPT};
 use serde_json::{Value, json};
 
 use super::open;
-use crate::arguments::SandboxCreate;
-use crate::commands::{confirm, counted};
+use crate::arguments::{Deletion, SandboxCreate};
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
@@ -259,17 +259,22 @@ fn with_script_notes(report: Report, view: &SandboxView) -> Report {
 pub(super) fn discard(
     service: &SandboxService,
     reference: &str,
-    yes: bool,
+    deletion: Deletion,
 ) -> Result<Report, CommandError> {
     let existing = service.find(reference)?;
     if existing.sandbox.state.is_over() && !SandboxService::has_kept_files(&existing.sandbox) {
         // Fails with the reason why the sandbox cannot be opened.
         open(service, reference)?;
     }
-    confirm(
-        &format!("Discard sandbox {} and its changes?", existing.sandbox.name),
-        yes,
-    )?;
+    if deletion.dry_run() {
+        let report = Report::new("sandbox discard")
+            .data(json!({"sandbox": sandbox_json(&existing)}))
+            .panel(panel(&existing).row("Recorded changes", existing.position))
+            .table(parts(&existing));
+        return Ok(deletion.conclude(report, "Sandbox discarded"));
+    }
+    let name = &existing.sandbox.name;
+    deletion.confirm(&format!("Discard sandbox {name} and its changes?"))?;
     let view = service.discard(reference)?;
     let id = view.sandbox.id.to_string();
     let staged_folders = view

@@ -51,7 +51,9 @@ pub(super) fn run(context: &Context, command: Sandbox) -> Result<Option<Report>,
         Sandbox::Rollback(arguments) => history::rollback(&service, &arguments)?,
         Sandbox::Redo { sandbox } => history::redo(&service, &sandbox.reference)?,
         Sandbox::Apply(arguments) => apply::run(&service, &arguments)?,
-        Sandbox::Discard { sandbox, yes } => manage::discard(&service, &sandbox.reference, yes)?,
+        Sandbox::Discard { sandbox, deletion } => {
+            manage::discard(&service, &sandbox.reference, deletion)?
+        }
     };
     Ok(Some(
         recovered

@@ -4,8 +4,8 @@ use cleveragents_application::session_operations::{
     CreateSession, DeleteSession, ForkSession, RenameSession, SessionInfo, ShowSession,
 };
 
-use crate::arguments::SessionCreate;
-use crate::commands::{confirm, counted};
+use crate::arguments::{Deletion, SessionCreate};
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -77,7 +77,7 @@ pub(super) fn fork(
 pub(super) fn delete(
     context: &Context,
     reference: String,
-    yes: bool,
+    deletion: Deletion,
 ) -> Result<Report, CommandError> {
     let shown = context.call(ShowSession {
         reference,
@@ -89,13 +89,14 @@ pub(super) fn delete(
         "Delete session {name} with {}?",
         counted(session.messages, "message")
     );
-    confirm(&question, yes)?;
+    deletion.confirm(&question)?;
     let deleted = context.call(DeleteSession {
         reference: session.id.to_string(),
         yes: true,
+        dry_run: deletion.dry_run(),
     })?;
     let summary = &deleted.deletion_summary;
-    Ok(Report::new("session delete")
+    let report = Report::new("session delete")
         .panel(
             Panel::new("Deletion Summary")
                 .row("Session", summary.session.clone())
@@ -103,6 +104,6 @@ pub(super) fn delete(
                 .row("Messages removed", summary.messages_removed)
                 .row("Message text removed", Cell::Bytes(summary.storage_freed)),
         )
-        .data(deleted)
-        .ok("Session deleted"))
+        .data(deleted);
+    Ok(deletion.conclude(report, "Session deleted"))
 }

@@ -50,7 +50,9 @@ pub(super) fn run(
             name,
             if_version,
         } => manage::rename(context, session.reference, name, if_version)?,
-        Session::Delete { session, yes } => manage::delete(context, session.reference, yes)?,
+        Session::Delete { session, deletion } => {
+            manage::delete(context, session.reference, deletion)?
+        }
         Session::Export(arguments) => return document::export(context, arguments, is_markdown),
         Session::Import(arguments) => document::import(context, arguments)?,
         Session::Fork { session, at, name } => manage::fork(context, session.reference, at, name)?,

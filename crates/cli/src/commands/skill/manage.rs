@@ -9,7 +9,7 @@ use cleveragents_skills::{Definition, agent};
 use serde_json::json;
 
 use super::{joined, source, source_names};
-use crate::arguments::SkillAdd;
+use crate::arguments::{Deletion, SkillAdd};
 use crate::commands::counted;
 use crate::commands::definition::{
     listed as listed_sentence, registered, remove as remove_definition,
@@ -209,9 +209,16 @@ pub(super) fn refresh(
     })
 }
 
-pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    remove_definition(context, "skill remove", KIND, yes, |yes| RemoveSkill {
-        name: name.to_owned(),
-        yes,
+pub(super) fn remove(
+    context: &Context,
+    name: &str,
+    deletion: Deletion,
+) -> Result<Report, CommandError> {
+    remove_definition(context, "skill remove", KIND, deletion, |yes, dry_run| {
+        RemoveSkill {
+            name: name.to_owned(),
+            yes,
+            dry_run,
+        }
     })
 }

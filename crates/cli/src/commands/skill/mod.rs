@@ -39,7 +39,7 @@ pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandEr
         Skill::Tools(skill) => show::tools(context, skill.name),
         Skill::Refresh { name } => manage::refresh(context, &context.skills()?, name.as_deref()),
         Skill::Validate { path } => validate::run(context, &context.skills()?, &path),
-        Skill::Remove { skill, yes } => manage::remove(context, &skill.name, yes),
+        Skill::Remove { skill, deletion } => manage::remove(context, &skill.name, deletion),
     }
 }
 

@@ -9,7 +9,7 @@ use cleveragents_domain::DefinitionKind;
 use cleveragents_tools::Category;
 
 use super::capability_panel;
-use crate::arguments::{ToolKind, ToolList, ToolSource};
+use crate::arguments::{Deletion, ToolKind, ToolList, ToolSource};
 use crate::commands::counted;
 use crate::commands::definition::{
     DefinitionInput, listed as listed_sentence, read_input, registered, remove as remove_definition,
@@ -120,9 +120,16 @@ pub(crate) fn list_report(context: &Context, request: ListTools) -> Result<Repor
     })
 }
 
-pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    remove_definition(context, "tool remove", KIND, yes, |yes| RemoveTool {
-        name: name.to_owned(),
-        yes,
+pub(super) fn remove(
+    context: &Context,
+    name: &str,
+    deletion: Deletion,
+) -> Result<Report, CommandError> {
+    remove_definition(context, "tool remove", KIND, deletion, |yes, dry_run| {
+        RemoveTool {
+            name: name.to_owned(),
+            yes,
+            dry_run,
+        }
     })
 }

@@ -30,7 +30,7 @@ pub(super) fn run(context: &Context, command: Tool) -> Result<Report, CommandErr
         Tool::Add { config, update } => manage::add(context, &config, update),
         Tool::List(filter) => manage::list_report(context, ListTools::try_from(filter)?),
         Tool::Show { tool } => show::run(context, tool.name),
-        Tool::Remove { tool, yes } => manage::remove(context, &tool.name, yes),
+        Tool::Remove { tool, deletion } => manage::remove(context, &tool.name, deletion),
         Tool::Calls(filter) => calls::list(context, filter),
         Tool::Call(arguments) => calls::show(&ToolService::new(context.engine()?), &arguments),
         Tool::Run(arguments) => run::run(context, &arguments),

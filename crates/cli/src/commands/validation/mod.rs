@@ -16,7 +16,7 @@ use super::definition::{
     DefinitionInput, listed as listed_sentence, read_input, registered, remove as remove_definition,
 };
 use super::{counted, yes_no};
-use crate::arguments::{Validation, ValidationAttach, ValidationAttachments};
+use crate::arguments::{Deletion, Validation, ValidationAttach, ValidationAttachments};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -52,7 +52,10 @@ pub(super) fn run(context: &Context, command: Validation) -> Result<Report, Comm
         Validation::Add { config, update } => add(context, &config, update),
         Validation::List { pattern } => list(context, pattern),
         Validation::Show { validation } => show(context, validation.name),
-        Validation::Remove { validation, yes } => remove(context, &validation.name, yes),
+        Validation::Remove {
+            validation,
+            deletion,
+        } => remove(context, &validation.name, deletion),
         Validation::Attach(arguments) => attach(context, arguments),
         Validation::Detach { attachment } => detach(context, attachment),
         Validation::Attachments(arguments) => attachments(context, arguments),
@@ -175,13 +178,18 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
         .ok("Validation shown"))
 }
 
-fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    remove_definition(context, "validation remove", KIND, yes, |yes| {
-        RemoveValidation {
+fn remove(context: &Context, name: &str, deletion: Deletion) -> Result<Report, CommandError> {
+    remove_definition(
+        context,
+        "validation remove",
+        KIND,
+        deletion,
+        |yes, dry_run| RemoveValidation {
             name: name.to_owned(),
             yes,
-        }
-    })
+            dry_run,
+        },
+    )
 }
 
 fn attach(context: &Context, arguments: ValidationAttach) -> Result<Report, CommandError> {

@@ -118,7 +118,10 @@ pub(in crate::commands) fn run(
 }
 
 /// Returns the given reference of a plan, or the id of the current plan.
-fn plan_reference(context: &Context, reference: Option<String>) -> Result<String, CommandError> {
+pub(super) fn plan_reference(
+    context: &Context,
+    reference: Option<String>,
+) -> Result<String, CommandError> {
     if let Some(reference) = reference {
         return Ok(reference);
     }

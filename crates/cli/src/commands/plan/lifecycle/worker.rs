@@ -66,7 +66,7 @@ fn queue_on_server(
 ) -> Result<Report, CommandError> {
     if sets_call_outcome {
         let message =
-            "--redo and --skip are not available for plans that a server runs in the background";
+            "--retry and --skip are not available for plans that a server runs in the background";
         return Err(CommandError::new(Code::LocalOnly, message)
             .with_hint("repeat the command without --background"));
     }
