@@ -25,8 +25,10 @@ pub struct ReportTool {
     pub name: &'static str,
     /// The description for the model.
     pub description: &'static str,
-    /// The JSON schema of the arguments, which are an object.
+    /// The JSON schema of the arguments, which are an object. Calls are validated against it.
     pub schema: Value,
+    /// A shorter form of the schema for requests; `None` to declare `schema`.
+    pub declared_schema: Option<Value>,
     /// Whether the report is refused when another call of the same answer failed: the model made the
     /// report before it received the failure.
     pub requires_success: bool,
@@ -37,7 +39,12 @@ impl ReportTool {
         ToolDefinition {
             name: self.name.to_owned(),
             description: self.description.to_owned(),
-            input_schema: without_bounds(self.schema.clone()),
+            input_schema: without_bounds(
+                self.declared_schema
+                    .as_ref()
+                    .unwrap_or(&self.schema)
+                    .clone(),
+            ),
         }
     }
 
@@ -272,6 +279,7 @@ mod tests {
             description: "Reports.",
             schema: json!({"type": "object", "required": ["summary"],
                 "properties": {"summary": {"type": "string", "minLength": 1}}}),
+            declared_schema: None,
             requires_success: true,
         })
     }
