@@ -135,7 +135,10 @@ impl BackgroundCommands {
             let _ended = thread.join();
             return Err(error);
         }
-        let of_owner = state.commands.iter().filter(|command| command.owner == owner);
+        let of_owner = state
+            .commands
+            .iter()
+            .filter(|command| command.owner == owner);
         let number = of_owner.map(|command| command.number).max().unwrap_or(0) + 1;
         state.network = Some(network);
         state.commands.push(BackgroundCommand {

@@ -188,8 +188,8 @@ impl<'a> Attempt<'a> {
         let (streams, watch) = self.streams()?;
         // If the group cannot be entered, only the limits that need no group apply.
         let entrance = group.and_then(|group| group.entrance().ok());
-        let stage = launch::stage(program, plan, &streams, joined, entrance.as_ref())
-            .map_err(starting)?;
+        let stage =
+            launch::stage(program, plan, &streams, joined, entrance.as_ref()).map_err(starting)?;
         drop(entrance);
         // From here on, only the command has its ends of the pipes.
         drop(streams);

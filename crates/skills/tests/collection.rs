@@ -241,7 +241,11 @@ fn overrides_of_all_occurrences_of_a_tool_apply() {
     let flat = flatten(&name, &library, &tools()).expect("flat");
     assert_eq!(
         names(&flat),
-        ["builtin/shell", "builtin/shell-job", "builtin/shell-network"]
+        [
+            "builtin/shell",
+            "builtin/shell-job",
+            "builtin/shell-network"
+        ]
     );
     assert!(flat.tools[0].spec.capability.needs_approval);
     let strict = registry(&tools(), &[flat], &[]).expect("a registry");
@@ -252,7 +256,7 @@ fn overrides_of_all_occurrences_of_a_tool_apply() {
             .capability
             .needs_approval
     );
-    assert_eq!(strict.list().count(), 2);
+    assert_eq!(strict.list().count(), 3);
 }
 
 #[test]

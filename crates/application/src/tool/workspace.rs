@@ -14,8 +14,8 @@ use cleveragents_process::{
 use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_store::UnitOfWork;
 use cleveragents_tools::ports::{
-    Attribution, BackgroundWorkspace, CapturedChanges, Command, Part, PartPath, PortError, Workspace,
-    WorkspaceFolders,
+    Attribution, BackgroundWorkspace, CapturedChanges, Command, Part, PartPath, PortError,
+    Workspace, WorkspaceFolders,
 };
 use cleveragents_tools::{Access, PrepareContext, Slot, Subject, builtin, resolve_call};
 

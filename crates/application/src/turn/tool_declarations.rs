@@ -85,8 +85,9 @@ pub(super) fn tool_bytes(tools: &[ToolDefinition]) -> usize {
 pub(super) fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
     // A plan, which often has no user to ask, reads web pages only where a rule allows it.
-    let is_offered =
-        request.plan.is_none() || spec.name.to_string() != FETCH_TOOL || tools.rules.allows_some(&spec.name);
+    let is_offered = request.plan.is_none()
+        || spec.name.to_string() != FETCH_TOOL
+        || tools.rules.allows_some(&spec.name);
     let has_workspace = spec.workspace_need == WorkspaceNeed::None || tools.workspace.is_some();
     let may_write = tools.mode.offers_writing() || !spec.capability.is_writing();
     is_offered && has_workspace && may_write

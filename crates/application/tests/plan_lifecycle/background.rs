@@ -30,7 +30,11 @@ fn has_process(marker: &str) -> bool {
 
 /// All texts of the requests of a plan.
 fn sent(environment: &PlanEnvironment) -> String {
-    let requests: Vec<String> = environment.requests().iter().map(ToString::to_string).collect();
+    let requests: Vec<String> = environment
+        .requests()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     requests.concat()
 }
 
@@ -57,6 +61,9 @@ answers:
   - {name: shell, arguments: {job: 1}}
   - {name: shell, arguments: {job: 1, stop: true}}
   - {name: shell, arguments: {job: 2}}
+- when: '^Review the result'
+  calls:
+  - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
 - when: '.'
   calls:
   - {name: write_file, arguments: {path: price.txt, content: "right\n"}}
@@ -111,7 +118,12 @@ answers:
     let plan = environment
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect("driven");
-    assert_eq!(plan.stage, PlanStage::StrategizeComplete, "{:?}", plan.error);
+    assert_eq!(
+        plan.stage,
+        PlanStage::StrategizeComplete,
+        "{:?}",
+        plan.error
+    );
     assert!(!has_process(&marker), "no process is left");
     let changed = environment.changed_in_sandbox(&plan);
     assert!(changed.is_empty(), "the trial is rolled back: {changed:?}");

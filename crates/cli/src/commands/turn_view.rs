@@ -73,7 +73,9 @@ pub(crate) fn call_started_line(tool: &str, arguments: &str) -> String {
 /// Lines for a checklist of the model.
 pub(crate) fn checklist_lines(entries: &[ChecklistEntry]) -> Vec<String> {
     let lines = entries.iter().map(ChecklistEntry::line);
-    lines.map(|line| format!("  {}", short(&line, 100))).collect()
+    lines
+        .map(|line| format!("  {}", short(&line, 100)))
+        .collect()
 }
 
 /// Line for a conversation whose beginning was summarized.

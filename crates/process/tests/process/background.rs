@@ -2,7 +2,8 @@
 
 use crate::harness::{ConfinementMode, Sandbox, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{
-    BackgroundCommands, BackgroundOutput, Cancel, Ending, Invocation, ProcessError, SharedNetwork, run,
+    BackgroundCommands, BackgroundOutput, Cancel, Ending, Invocation, ProcessError, SharedNetwork,
+    run,
 };
 use std::fs;
 use std::time::{Duration, Instant};
@@ -31,7 +32,12 @@ fn start(commands: &BackgroundCommands, sandbox: &Sandbox, script: &str) -> u32 
         .expect("it starts")
 }
 
-fn read(commands: &BackgroundCommands, job: u32, from: Option<u64>, wait: Duration) -> BackgroundOutput {
+fn read(
+    commands: &BackgroundCommands,
+    job: u32,
+    from: Option<u64>,
+    wait: Duration,
+) -> BackgroundOutput {
     commands
         .read("a", job, from, wait, &Cancel::new())
         .expect("it exists")
@@ -98,7 +104,11 @@ fn background_servers_answer_other_commands_over_loopback() {
         assert_eq!(text(&ended), "200\n", "{mode:?}");
         // A command with a network of its own does not find the server.
         let finished = client(None);
-        assert!(stderr(&finished).contains("refused"), "{}", stderr(&finished));
+        assert!(
+            stderr(&finished).contains("refused"),
+            "{}",
+            stderr(&finished)
+        );
         commands.end("a");
         assert_eq!(commands.network(), None);
     }
@@ -107,10 +117,12 @@ fn background_servers_answer_other_commands_over_loopback() {
 fn background_output_is_read_from_an_offset() {
     let sandbox = Sandbox::new();
     let commands = BackgroundCommands::default();
-    let script = "echo one; until test -e go; do sleep 0.02; done; echo two >&2; echo three";
+    let script = "echo one >&2; until test -e go; do sleep 0.02; done; echo two; echo three";
     let job = start(&commands, &sandbox, script);
     wait_until("the first line", || {
-        !read(&commands, job, Some(0), Duration::ZERO).bytes.is_empty()
+        !read(&commands, job, Some(0), Duration::ZERO)
+            .bytes
+            .is_empty()
     });
     assert!(read(&commands, job, None, Duration::ZERO).bytes.is_empty());
     fs::write(sandbox.inside.join("go"), "").expect("a file");
@@ -123,7 +135,11 @@ fn background_output_is_read_from_an_offset() {
     assert_eq!(text(&again), "one\ntwo\nthree\n");
     let beyond = read(&commands, job, Some(1_000), Duration::ZERO);
     assert_eq!((beyond.bytes.len(), beyond.from), (0, 14));
-    assert!(commands.read("b", job, None, Duration::ZERO, &Cancel::new()).is_none());
+    assert!(
+        commands
+            .read("b", job, None, Duration::ZERO, &Cancel::new())
+            .is_none()
+    );
 }
 
 fn background_commands_are_waited_for_and_stopped() {
@@ -160,7 +176,11 @@ fn background_commands_end_with_their_owner() {
     assert!(has_process(&marker));
     assert_eq!(commands.end("a"), (vec![job], vec![job]));
     assert!(!has_process(&marker));
-    assert!(commands.read("a", job, None, Duration::ZERO, &Cancel::new()).is_none());
+    assert!(
+        commands
+            .read("a", job, None, Duration::ZERO, &Cancel::new())
+            .is_none()
+    );
     // A forgotten command ends when the value is dropped.
     let job = start(&commands, &sandbox, &script);
     wait_until("it runs", || {
@@ -174,7 +194,11 @@ fn background_output_is_limited() {
     const KEPT: u64 = 1 << 20;
     let sandbox = Sandbox::new();
     let commands = BackgroundCommands::default();
-    let job = start(&commands, &sandbox, "yes 0123456 | head -c 3000000; echo; echo end");
+    let job = start(
+        &commands,
+        &sandbox,
+        "yes 0123456 | head -c 3000000; echo; echo end",
+    );
     let ended = read(&commands, job, Some(0), SECONDS);
     assert_eq!(ended.bytes.len() as u64, KEPT);
     assert_eq!(ended.from, 3_000_005 - KEPT);
@@ -188,10 +212,14 @@ fn background_commands_are_limited_in_number() {
     let jobs: Vec<u32> = (0..4)
         .map(|_| start(&commands, &sandbox, "sleep 1000"))
         .collect();
-    let begin = |owner: &str| commands.start(owner, invocation(&sandbox, "true"), Cancel::new(), ());
+    let begin =
+        |owner: &str| commands.start(owner, invocation(&sandbox, "true"), Cancel::new(), ());
     let refused = begin("a");
     assert!(
-        matches!(refused, Err(ProcessError::TooManyBackgroundCommands { most: 4 })),
+        matches!(
+            refused,
+            Err(ProcessError::TooManyBackgroundCommands { most: 4 })
+        ),
         "{refused:?}"
     );
     begin("b").expect("another owner may");
@@ -204,6 +232,9 @@ fn background_commands_that_cannot_start_are_errors() {
     let commands = BackgroundCommands::default();
     let missing = sandbox.invocation("no-such-program", &[]);
     let refused = commands.start("a", missing, Cancel::new(), ());
-    assert!(matches!(refused, Err(ProcessError::ProgramNotFound { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ProcessError::ProgramNotFound { .. })),
+        "{refused:?}"
+    );
     assert!(commands.numbers("a").is_empty());
 }

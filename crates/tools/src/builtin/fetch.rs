@@ -17,9 +17,7 @@ use serde::Deserialize;
 use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::Capability;
 use crate::spec::{Category, WorkspaceNeed};
-use crate::tool::{
-    Answer, Failure, FailureKind, PrepareContext, PrepareError, Subject, Tool,
-};
+use crate::tool::{Answer, Failure, FailureKind, PrepareContext, PrepareError, Subject, Tool};
 
 /// Full name of the tool.
 pub const FETCH_TOOL: &str = "builtin/fetch-url";
@@ -80,7 +78,12 @@ struct Page {
 }
 
 /// Fetches a page on a thread of its own, because the calling thread may belong to an event loop.
-fn fetch(url: &str, time: Duration, cancel: &Cancel, allows_private: bool) -> Result<Page, Failure> {
+fn fetch(
+    url: &str,
+    time: Duration,
+    cancel: &Cancel,
+    allows_private: bool,
+) -> Result<Page, Failure> {
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -111,7 +114,8 @@ async fn cancelled(cancel: &Cancel) {
 
 async fn fetch_page(url: &str, time: Duration, allows_private: bool) -> Result<Page, Failure> {
     let deadline = Instant::now() + time;
-    let refused = |url: &str, error: AddressError| Failure::new(format!("`{url}` is refused: {error}"));
+    let refused =
+        |url: &str, error: AddressError| Failure::new(format!("`{url}` is refused: {error}"));
     let mut url = url.to_owned();
     for _ in 0..=MAX_REDIRECTS {
         // The name is resolved and its addresses are checked again for every request.
@@ -120,7 +124,8 @@ async fn fetch_page(url: &str, time: Duration, allows_private: bool) -> Result<P
             .map_err(|error| refused(&url, error))?;
         let left = deadline.saturating_duration_since(Instant::now());
         let client = target.client(left).map_err(Failure::new)?;
-        let failed = |error: &reqwest::Error| Failure::new(format!("`{url}`: {}", root_cause(error)));
+        let failed =
+            |error: &reqwest::Error| Failure::new(format!("`{url}`: {}", root_cause(error)));
         let response = client
             .get(target.url().clone())
             .send()
@@ -146,7 +151,9 @@ async fn fetch_page(url: &str, time: Duration, allows_private: bool) -> Result<P
         let content_type = content_type.and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or("text/plain").to_ascii_lowercase();
         if !status.is_success() {
-            return Err(Failure::new(format!("`{url}` answered with status {status}")));
+            return Err(Failure::new(format!(
+                "`{url}` answered with status {status}"
+            )));
         }
         if !is_text(&content_type) {
             return Err(Failure::new(format!(
@@ -160,7 +167,8 @@ async fn fetch_page(url: &str, time: Duration, allows_private: bool) -> Result<P
         } else {
             text.into_owned()
         };
-        let note = is_cut.then(|| format!("The page is longer than {MAX_BYTES} bytes; the rest was not read."));
+        let note = is_cut
+            .then(|| format!("The page is longer than {MAX_BYTES} bytes; the rest was not read."));
         return Ok(Page { text, note });
     }
     Err(Failure::new(format!("more than {MAX_REDIRECTS} redirects")))
@@ -204,7 +212,9 @@ mod tests {
         let address = listener.local_addr().expect("its address");
         std::thread::spawn(move || {
             for connection in listener.incoming() {
-                let Ok(mut connection) = connection else { return };
+                let Ok(mut connection) = connection else {
+                    return;
+                };
                 let mut lines = BufReader::new(connection.try_clone().expect("a copy"));
                 let mut first = String::new();
                 lines.read_line(&mut first).expect("a request");
@@ -240,12 +250,25 @@ mod tests {
         let server = serve(vec![
             ("/page", response("200 OK", html_type, html)),
             ("/moved", response("301 Moved", "location: /page\r\n", b"")),
-            ("/away", response("302 Found", "location: https://example.org/x\r\n", b"")),
-            ("/image", response("200 OK", "content-type: image/png\r\n", b"x")),
-            ("/missing", response("404 Not Found", "content-type: text/plain\r\n", b"no")),
+            (
+                "/away",
+                response("302 Found", "location: https://example.org/x\r\n", b""),
+            ),
+            (
+                "/image",
+                response("200 OK", "content-type: image/png\r\n", b"x"),
+            ),
+            (
+                "/missing",
+                response("404 Not Found", "content-type: text/plain\r\n", b"no"),
+            ),
             (
                 "/long",
-                response("200 OK", "content-type: text/plain\r\n", &vec![b'a'; MAX_BYTES + 10]),
+                response(
+                    "200 OK",
+                    "content-type: text/plain\r\n",
+                    &vec![b'a'; MAX_BYTES + 10],
+                ),
             ),
             ("/loop", response("302 Found", "location: /loop\r\n", b"")),
         ]);
@@ -300,6 +323,11 @@ mod tests {
         let cancel = Cancel::new();
         cancel.cancel();
         let cancelled = fetch(&url, Duration::from_secs(60), &cancel, true);
-        assert!(cancelled.expect_err("cancelled").message.contains("cancelled"));
+        assert!(
+            cancelled
+                .expect_err("cancelled")
+                .message
+                .contains("cancelled")
+        );
     }
 }

@@ -256,7 +256,8 @@ fn prepare_command(
             let background = background(call)?;
             let owner = owner(call);
             let cancel = call.cancel().clone();
-            let start = |command: &Command, _: &mut Call<'_>| background.start(&owner, command, &cancel);
+            let start =
+                |command: &Command, _: &mut Call<'_>| background.start(&owner, command, &cancel);
             let job = run(&request, call, start)?;
             return report_job(background, job, None, FIRST_OUTPUT, false, call);
         }
@@ -303,10 +304,16 @@ fn prepare_job(arguments: JobArguments, context: PrepareContext<'_>) -> PrepareR
     Ok(ready(Vec::new(), move |call| {
         let background = background(call)?;
         let wait = Duration::from_secs(arguments.timeout_seconds.unwrap_or(0));
-        let stopped = arguments.stop
-            && background.commands().stop(&owner(call), arguments.job);
+        let stopped = arguments.stop && background.commands().stop(&owner(call), arguments.job);
         let wait = wait.min(call.time_left());
-        report_job(background, arguments.job, arguments.offset, wait, stopped, call)
+        report_job(
+            background,
+            arguments.job,
+            arguments.offset,
+            wait,
+            stopped,
+            call,
+        )
     }))
 }
 
@@ -321,7 +328,11 @@ fn report_job(
 ) -> Result<Answer, Failure> {
     let (commands, owner) = (background.commands(), owner(call));
     let Some(read) = commands.read(&owner, job, offset, wait, call.cancel()) else {
-        let known: Vec<String> = commands.numbers(&owner).iter().map(u32::to_string).collect();
+        let known: Vec<String> = commands
+            .numbers(&owner)
+            .iter()
+            .map(u32::to_string)
+            .collect();
         let known = if known.is_empty() {
             "there are none; they end with the turn that started them".to_owned()
         } else {

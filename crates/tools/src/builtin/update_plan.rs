@@ -85,7 +85,11 @@ fn prepare(checklist: Checklist, _context: PrepareContext<'_>) -> PrepareResult<
     if checklist.plan.len() > MOST_ENTRIES {
         return invalid("`plan` has more than 50 entries");
     }
-    if checklist.plan.iter().any(|entry| entry.step.trim().is_empty()) {
+    if checklist
+        .plan
+        .iter()
+        .any(|entry| entry.step.trim().is_empty())
+    {
         return invalid("the `step` of an entry is empty");
     }
     let entries = checklist.plan.iter();
@@ -119,11 +123,18 @@ mod tests {
             let context = PrepareContext { workspace: None };
             tool().prepare(json!({"plan": entries}), context).is_ok()
         };
-        let fine = json!([entry("read", "completed"), entry("fix", "in_progress"), entry("test", "pending")]);
+        let fine = json!([
+            entry("read", "completed"),
+            entry("fix", "in_progress"),
+            entry("test", "pending")
+        ]);
         assert!(is_accepted(fine.clone()));
         assert!(!is_accepted(json!([])));
         assert!(!is_accepted(json!([entry(" ", "pending")])));
-        assert!(!is_accepted(json!([entry("a", "in_progress"), entry("b", "in_progress")])));
+        assert!(!is_accepted(json!([
+            entry("a", "in_progress"),
+            entry("b", "in_progress")
+        ])));
         assert!(!is_accepted(json!([entry("a", "done")])));
         let checklist = Checklist::from_arguments(&json!({"plan": fine})).expect("valid");
         let lines: Vec<String> = checklist.plan.iter().map(ChecklistEntry::line).collect();

@@ -103,15 +103,10 @@ pub(super) const TOOLS: &[ModelTool] = &[
             hidden("workdir", Kind::Text),
             property("timeout_seconds", Kind::Range(1, 600), ""),
             property_of("background", Kind::Flag, "", &["shell-job"]),
-            property_of("job", Kind::From(1), "Read output", &["shell-job"]),
+            property_of("job", Kind::From(1), "", &["shell-job"]),
             hidden("offset", Kind::From(0)),
             property_of("stop", Kind::Flag, "", &["shell-job"]),
-            property_of(
-                "network_reason",
-                Kind::FilledText,
-                "",
-                &["shell-network"],
-            ),
+            property_of("network_reason", Kind::FilledText, "", &["shell-network"]),
         ],
     },
     ModelTool {
@@ -121,7 +116,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
         required: &["path"],
         properties: &[
             property("path", Kind::Text, ""),
-            property("offset", Kind::From(1), "First line"),
+            property("offset", Kind::From(1), ""),
             property("limit", Kind::From(1), ""),
             hidden("line_numbers", Kind::Flag),
             hidden("byte", Kind::From(0)),
@@ -242,11 +237,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
                 true,
             ),
             backing_with("git-log", "log: commits, newest first.", true),
-            backing_with(
-                "git-show",
-                "show: commit `from`, or `path` in it.",
-                true,
-            ),
+            backing_with("git-show", "show: commit `from`, or `path` in it.", true),
             backing_with(
                 "git-commit",
                 "commit: commit changes in the sandbox; the user's repository is not changed.",

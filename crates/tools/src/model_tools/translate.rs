@@ -47,7 +47,9 @@ impl ModelTool {
             }
             "shell" => {
                 if !fields.contains_key("command") {
-                    return Err("`command` is missing. Example: {\"command\": \"make test\"}".to_owned());
+                    return Err(
+                        "`command` is missing. Example: {\"command\": \"make test\"}".to_owned(),
+                    );
                 }
                 rename(&mut fields, "workdir", "folder");
                 rename(&mut fields, "network_reason", "reason");

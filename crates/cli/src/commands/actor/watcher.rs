@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use cleveragents_application::{AgentEvent, Observer};
 
 use crate::commands::turn_view::{
-    ProgressPrinter, call_finished_line, call_started_line, checklist_lines, compacted_line, retry_line, short,
+    ProgressPrinter, call_finished_line, call_started_line, checklist_lines, compacted_line,
+    retry_line, short,
 };
 use crate::context::Context;
 

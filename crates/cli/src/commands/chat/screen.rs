@@ -13,7 +13,8 @@ use cleveragents_application::{AgentEvent, Observer, ToolCallStatus};
 use cleveragents_domain::{Message, MessageState, Role, Session};
 
 use crate::commands::turn_view::{
-    call_finished_line, call_started_line, checklist_lines, compacted_line, recovered_line, retry_line, short_result,
+    call_finished_line, call_started_line, checklist_lines, compacted_line, recovered_line,
+    retry_line, short_result,
 };
 use crate::commands::{cost_cell, counted};
 use crate::output::{Markdown, Printer, Tone, console, visible, visible_lines, width};

@@ -5,8 +5,8 @@ const HIDDEN: [&str; 5] = ["script", "style", "noscript", "template", "svg"];
 
 /// Elements that continue the line.
 const INLINE: [&str; 20] = [
-    "a", "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "samp", "small", "span",
-    "strong", "sub", "sup", "var",
+    "a", "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "samp",
+    "small", "span", "strong", "sub", "sup", "var",
 ];
 
 /// The text of an HTML document.
@@ -192,7 +192,17 @@ mod tests {
 
     #[test]
     fn broken_html_ends() {
-        for html in ["<", "<p", "a <b", "<script>never closed", "<!-- never", "&", "&#99999999;", "<p a=\"x>y", "</"] {
+        for html in [
+            "<",
+            "<p",
+            "a <b",
+            "<script>never closed",
+            "<!-- never",
+            "&",
+            "&#99999999;",
+            "<p a=\"x>y",
+            "</",
+        ] {
             let _text = to_text(html);
         }
         assert_eq!(to_text("a<p"), "a\n");

@@ -5,8 +5,8 @@ use cleveragents_application::{AgentEvent, Observer, ToolCallStatus};
 
 use crate::commands::cost_cell;
 use crate::commands::turn_view::{
-    ProgressPrinter, call_finished_line, call_started_line, checklist_lines, compacted_line, recovered_line,
-    retry_line, short,
+    ProgressPrinter, call_finished_line, call_started_line, checklist_lines, compacted_line,
+    recovered_line, retry_line, short,
 };
 use crate::context::Context;
 use crate::output::{Align, Cell, Panel, Report, Table};
