@@ -14,13 +14,13 @@ use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::{
     Engine, UnitOfWork, context_summaries, leases, messages, sessions, turns,
 };
-use cleveragents_tools::builtin::background_owner;
 use cleveragents_tools::{CallOutcome, LoopGuard, RefusalReason, Verdict, called_tool};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tracing::field::Empty;
 
 use super::ask::RequestBase;
+use super::background::BackgroundEnd;
 use super::calls::CallRunner;
 use super::error::TurnError;
 use super::history;
@@ -32,7 +32,7 @@ use crate::lease::LeaseService;
 use crate::log_fields::milliseconds;
 use crate::observer::AgentEvent;
 use crate::session::{SessionError, SessionService};
-use crate::tool::{PrecedingWrite, SandboxWorkspace, Settlement, StoreBudget, StoreLedger};
+use crate::tool::{PrecedingWrite, Settlement, StoreBudget, StoreLedger};
 
 /// Answers questions in sessions.
 #[derive(Clone)]
@@ -70,26 +70,6 @@ impl RunningTurn {
             .skip(self.stored)
             .map(|(number, step)| (number, chat_text(step)))
             .collect()
-    }
-}
-
-/// Ends the background commands of a turn when it is dropped.
-struct BackgroundEnd<'a> {
-    workspace: Option<&'a SandboxWorkspace>,
-    session: SessionId,
-}
-
-impl Drop for BackgroundEnd<'_> {
-    fn drop(&mut self) {
-        let Some(workspace) = self.workspace else {
-            return;
-        };
-        match workspace.end_background(&background_owner(Some(self.session))) {
-            Ok(running) if running.is_empty() => {}
-            Ok(running) => tracing::info!(?running, "background commands ended with their turn"),
-            // The next use of the sandbox records the changes.
-            Err(error) => tracing::warn!(%error, "changes of background commands not recorded"),
-        }
     }
 }
 
