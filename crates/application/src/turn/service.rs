@@ -595,8 +595,8 @@ fn explain_cut(content: &mut String, outcome: &CallOutcome, usage: Usage) {
             tokens => format!("{tokens} tokens"),
         };
         *content = format!(
-            "Cut at {limit}; the call did not run. Write the file in parts: the first with write_file, the others \
-             with edit_file.\n{content}"
+            "Cut at {limit}; the call did not run. Write the file in parts: create it with the first, then \
+             add the others with edits.\n{content}"
         );
     }
 }
