@@ -191,6 +191,19 @@ fn corrected_by_feedback_from_the_program() {
                 ],
             ),
             (
+                "two contradictory reports in one answer",
+                "the answer contains several reports",
+                vec![
+                    plan(),
+                    Turn::Calls(vec![
+                        write("right\n"),
+                        done(),
+                        ("step_blocked", json!({"reason": "I cannot"})),
+                    ]),
+                    Turn::Calls(vec![done()]),
+                ],
+            ),
+            (
                 "an edit that does not match",
                 "the old text does not occur in the file",
                 vec![

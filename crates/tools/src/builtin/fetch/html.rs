@@ -134,15 +134,12 @@ fn decode(html: &str) -> String {
             .find(';')
             .filter(|end| *end <= 10)
             .map(|end| &remaining[1..=end]);
-        match reference.and_then(|name| Some((name, character(name)?))) {
-            Some((name, character)) => {
-                text.push(character);
-                remaining = &remaining[name.len() + 2..];
-            }
-            None => {
-                text.push('&');
-                remaining = &remaining[1..];
-            }
+        if let Some((name, character)) = reference.and_then(|name| Some((name, character(name)?))) {
+            text.push(character);
+            remaining = &remaining[name.len() + 2..];
+        } else {
+            text.push('&');
+            remaining = &remaining[1..];
         }
     }
     text.push_str(remaining);
