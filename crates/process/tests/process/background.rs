@@ -22,7 +22,7 @@ const SECONDS: Duration = Duration::from_secs(20);
 
 fn invocation(sandbox: &Sandbox, script: &str) -> Invocation {
     let mut invocation = sandbox.invocation("sh", &["-c", script]);
-    invocation.limits.time = Some(Duration::from_secs(60));
+    invocation.limits.time = Some(Duration::from_mins(1));
     invocation
 }
 

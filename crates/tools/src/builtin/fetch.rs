@@ -322,7 +322,7 @@ mod tests {
         assert!(late.expect_err("late").message.contains("time limit"));
         let cancel = Cancel::new();
         cancel.cancel();
-        let cancelled = fetch(&url, Duration::from_secs(60), &cancel, true);
+        let cancelled = fetch(&url, Duration::from_mins(1), &cancel, true);
         assert!(
             cancelled
                 .expect_err("cancelled")
