@@ -52,9 +52,9 @@ def tasks(rows, before):
 
     def previous(row):
         old = known.get(row["task"])
-        return [old["outcome"], f"{old['tokens']:,}"] if old else ["", ""]
+        return [old["outcome"], f"{old['tokens']:,}", f"{old['definitions_share']:.0%}"] if old else ["", "", ""]
 
-    head = ["task", *COLUMNS, "outcome before", "tokens before"]
+    head = ["task", *COLUMNS, "outcome before", "tokens before", "definitions before"]
     return table(head, [[row["task"], *figures(row), *previous(row)] for row in rows])
 
 

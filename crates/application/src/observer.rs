@@ -15,6 +15,7 @@ use cleveragents_domain::{
 };
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
+use cleveragents_tools::builtin::{Checklist, ChecklistEntry, UPDATE_PLAN_TOOL};
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,13 @@ pub enum AgentEvent {
         /// most about 6,000 bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         patch: Option<String>,
+    },
+    /// The model changed its checklist.
+    Checklist {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+        /// All entries, in order.
+        entries: Vec<ChecklistEntry>,
     },
     /// The usage of one answer of a model.
     AnswerUsage {
@@ -269,6 +277,19 @@ impl AgentEvent {
         }
     }
 
+    /// The checklist that a call sets; `None` for other calls.
+    pub(crate) fn checklist(call: &ToolCall) -> Option<Self> {
+        let (tool, arguments) = cleveragents_tools::resolve_call(&call.name, &call.arguments)?;
+        if tool.to_string() != UPDATE_PLAN_TOOL {
+            return None;
+        }
+        let checklist = Checklist::from_arguments(&arguments)?;
+        Some(Self::Checklist {
+            path: None,
+            entries: checklist.plan,
+        })
+    }
+
     /// An interrupted turn that was found.
     pub(crate) fn turn_recovered(interrupted: &InterruptedTurnSummary) -> Self {
         Self::TurnRecovered {
@@ -300,6 +321,7 @@ impl AgentEvent {
         | Self::AnswerComplete { path }
         | Self::ToolCallStarted { path, .. }
         | Self::ToolCallFinished { path, .. }
+        | Self::Checklist { path, .. }
         | Self::AnswerUsage { path, .. }
         | Self::Compacted { path, .. }
         | Self::Caveat { path, .. } = &mut self
@@ -435,7 +457,8 @@ impl Observer for StepObserver<'_> {
             }
             AgentEvent::Text { .. }
             | AgentEvent::ToolCallStarted { .. }
-            | AgentEvent::ToolCallFinished { .. } => event.clone(),
+            | AgentEvent::ToolCallFinished { .. }
+            | AgentEvent::Checklist { .. } => event.clone(),
             // The conversation of a step is internal to the run, so its other events are not reported.
             _ => return,
         };

@@ -178,6 +178,7 @@ codes! {
     CommandNotStarted = "CA-0704", Failed, "the command cannot be started";
     SupervisorLost = "CA-0705", Failed, "the supervisor of a command was lost";
     InvalidPolicy = "CA-0706", Usage, "the confinement policy of a command is invalid";
+    TooManyBackgroundCommands = "CA-0707", Conflict, "the maximum number of background commands runs";
     ModelAnswerEmpty = "CA-0795", Failed, "the model returned an empty answer";
     ModelNoRoomForAnswer = "CA-0796", Failed, "the output limit was used up before the answer";
     ModelKeyRefused = "CA-0801", Failed, "the provider rejected the key";

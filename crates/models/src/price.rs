@@ -105,7 +105,8 @@ impl Description {
             vision: Some(usual.vision),
             json_schema: Some(usual.json_schema),
             reasoning: Some(usual.reasoning),
-            apply_patch: Some(usual.apply_patch),
+            // The table of models does not list it, so the family decides.
+            apply_patch: None,
             context_window: None,
             max_input: None,
             max_output: None,

@@ -59,6 +59,12 @@ pub enum ProcessError {
         /// Description of the contradiction.
         reason: String,
     },
+    /// The owner has the maximum number of running background commands.
+    #[error("{most} background commands run already, the maximum; the command was not started")]
+    TooManyBackgroundCommands {
+        /// Maximum number.
+        most: usize,
+    },
 }
 
 impl Diagnose for ProcessError {
@@ -70,6 +76,7 @@ impl Diagnose for ProcessError {
             Self::CannotStart { .. } => Code::CommandNotStarted,
             Self::SupervisorLost { .. } => Code::SupervisorLost,
             Self::InvalidPolicy { .. } => Code::InvalidPolicy,
+            Self::TooManyBackgroundCommands { .. } => Code::TooManyBackgroundCommands,
         }
     }
 
@@ -93,6 +100,9 @@ impl Diagnose for ProcessError {
             Self::InvalidPolicy { .. } => {
                 "name folders that exist, and a TMPDIR beneath one of them".into()
             }
+            Self::TooManyBackgroundCommands { .. } => {
+                "stop one of them, or wait until one has ended".into()
+            }
         })
     }
 
@@ -111,6 +121,7 @@ impl Diagnose for ProcessError {
             Self::InvalidPolicy { program, reason } => {
                 json!({ "program": program.to_string_lossy(), "reason": reason })
             }
+            Self::TooManyBackgroundCommands { most } => json!({ "most": most }),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! [`Invocation`]: the command to run, its streams, limits and confinement. Values only; nothing here accesses the
 //! system.
 
+use crate::shared_network::SharedNetwork;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -139,6 +140,8 @@ pub struct Policy {
     /// Whether a command without network gets the loopback interface of its own network namespace. Without such a
     /// namespace it gets no loopback.
     pub loopback: bool,
+    /// The network that a command without network access shares with other commands; `None` for one of its own.
+    pub shared_network: Option<SharedNetwork>,
     /// Behaviour on a machine that cannot enforce this policy.
     pub when_missing: WhenMissing,
     /// Layers to use: all of them, except in tests of single layers.

@@ -211,17 +211,20 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Creates a first stage and sends it the plan, the streams, and the file through which the command enters its control
-/// group.
+/// Creates a first stage and sends it the plan, the streams, the namespaces to join, and the file through which the
+/// command enters its control group.
 pub(crate) fn stage(
     program: &Path,
     plan: &Plan,
     streams: &Streams,
+    joined: &[OwnedFd],
     entrance: Option<&File>,
 ) -> io::Result<Stage> {
     let stage = fork_server::stage(program)?;
     let child_ends = streams.child_ends.iter().map(AsFd::as_fd);
-    let files: Vec<_> = child_ends.chain(entrance.map(AsFd::as_fd)).collect();
+    let joined = joined.iter().map(AsFd::as_fd);
+    let entrance = entrance.map(AsFd::as_fd);
+    let files: Vec<_> = child_ends.chain(joined).chain(entrance).collect();
     if let Err(error) = wire::send_with(&stage.control, plan, &files) {
         stage.kill();
         stage.wait()?;

@@ -6,7 +6,8 @@
 //! inherits only what the invocation names.
 //!
 //! [`start`] is for programs that we communicate with while they run: it returns once the program runs, with pipes to
-//! its input and output. A separate thread supervises it in the same way.
+//! its input and output. A separate thread supervises it in the same way. [`BackgroundCommands`] runs commands whose output
+//! is read later.
 //!
 //! An invocation with a [`Policy`] is confined. It may write only below the writable directories. It may read those,
 //! the system's directories, the user's toolchains, and the paths that the policy declares. It has no network unless
@@ -20,6 +21,7 @@
 //!
 //! The crate supports Linux only.
 
+mod background;
 mod cancel;
 mod capabilities;
 mod control_group;
@@ -35,12 +37,14 @@ mod pipes;
 mod policy;
 mod readable;
 mod run;
+mod shared_network;
 mod stage;
 mod start;
 mod system;
 mod toolchains;
 mod wire;
 
+pub use background::{BackgroundCommands, BackgroundOutput};
 pub use cancel::Cancel;
 pub use capabilities::{Capabilities, capabilities};
 pub use credentials::{is_clean, is_credential};
@@ -54,6 +58,7 @@ pub use outcome::{
 };
 pub use readable::{contains_home, hide, prepare_home, refusal};
 pub use run::{run, run_tapped};
+pub use shared_network::SharedNetwork;
 pub use stage::stage_main;
 pub use start::{Pipes, RunningProcess, StderrCallback, start};
 pub use toolchains::{home_folder, toolchain_environment};

@@ -10,13 +10,14 @@ use crate::outcome::{
     CapturedStream, CommandResult, Ending, EnforcedLimit, Enforcement, Stream, Tree,
 };
 use crate::pipes::{Event, OutputCallback, Watch};
-use crate::wire::{self, Confinement, Order, Plan, Report};
+use crate::shared_network::SharedNetwork;
+use crate::wire::{self, Confinement, JOINING_NETWORK, Order, Plan, Report};
 use crate::{direct, policy};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -103,25 +104,44 @@ impl<'a> Attempt<'a> {
             .transpose()?;
         loop {
             let group = ControlGroup::make(&self.invocation.limits);
-            let plan = self.plan(confinement.clone(), group.as_ref(), purpose);
+            let joined = self.joined_namespaces()?;
+            let plan = self.plan(confinement.clone(), &joined, group.as_ref(), purpose);
             match (
-                self.run_in_stages(program, &plan, group.as_ref())?,
+                self.run_in_stages(program, &plan, &joined, group.as_ref())?,
                 &mut confinement,
             ) {
                 (AttemptResult::CommandResult(finished), _) => return Ok(*finished),
-                (AttemptResult::NotIsolated { step, errno }, Some(confinement)) => {
+                (AttemptResult::NotIsolated { step, errno }, Some(confinement))
+                    if step != JOINING_NETWORK =>
+                {
                     confinement.weaken(&step, errno);
                 }
-                (AttemptResult::NotIsolated { step, errno }, None) => {
+                (AttemptResult::NotIsolated { step, errno }, _) => {
                     return Err(self.cannot(&step, errno));
                 }
             }
         }
     }
 
+    /// The files of the namespaces to join; empty for a command with a network of its own.
+    fn joined_namespaces(&self) -> Result<Vec<OwnedFd>, ProcessError> {
+        self.shared_network().map_or(Ok(Vec::new()), |network| {
+            network
+                .files()
+                .map_err(|error| self.cannot(JOINING_NETWORK, error))
+        })
+    }
+
+    /// The network that the command shares with others.
+    fn shared_network(&self) -> Option<&SharedNetwork> {
+        let policy = self.invocation.confinement.as_ref()?;
+        policy.shared_network.as_ref().filter(|_| !policy.network)
+    }
+
     fn plan(
         &self,
         confinement: Option<Confinement>,
+        joined: &[OwnedFd],
         group: Option<&ControlGroup>,
         purpose: Purpose,
     ) -> Plan {
@@ -136,6 +156,8 @@ impl<'a> Attempt<'a> {
             grouped: group.map_or_else(Vec::new, |group| group.limits.clone()),
             confinement,
             reads_nothing: launch::reads_nothing(invocation) && self.piped.borrow().is_none(),
+            joined_namespaces: joined.len(),
+            shares_network: joined.is_empty() && self.shared_network().is_some(),
             asked_by: rustix::process::getpid().as_raw_nonzero().get(),
             rehearsal: purpose == Purpose::Rehearsal,
         }
@@ -159,13 +181,15 @@ impl<'a> Attempt<'a> {
         &self,
         program: &Path,
         plan: &Plan,
+        joined: &[OwnedFd],
         group: Option<&ControlGroup>,
     ) -> Result<AttemptResult, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
         let (streams, watch) = self.streams()?;
         // If the group cannot be entered, only the limits that need no group apply.
         let entrance = group.and_then(|group| group.entrance().ok());
-        let stage = launch::stage(program, plan, &streams, entrance.as_ref()).map_err(starting)?;
+        let stage =
+            launch::stage(program, plan, &streams, joined, entrance.as_ref()).map_err(starting)?;
         drop(entrance);
         // From here on, only the command has its ends of the pipes.
         drop(streams);
@@ -285,12 +309,17 @@ impl StageFollower<'_> {
                 }
             };
             match event {
-                Event::Ready => match wire::receive::<Report>(&self.stage.control) {
-                    Ok(Some(Report::Started(enforced))) => {
+                Event::Ready => match wire::receive_with::<Report>(&self.stage.control) {
+                    Ok(Some((Report::SharedNetwork, files))) => {
+                        if let Some(network) = self.attempt.shared_network() {
+                            network.publish(files);
+                        }
+                    }
+                    Ok(Some((Report::Started(enforced), _))) => {
                         self.enforced = Some(enforced);
                         self.attempt.report_started();
                     }
-                    Ok(Some(report)) => return self.last(report),
+                    Ok(Some((report, _))) => return self.last(report),
                     Ok(None) | Err(_) => return FinalMessage::Lost,
                 },
                 Event::TimedOut if self.ending.is_some() => return FinalMessage::Lost,
@@ -339,7 +368,7 @@ impl StageFollower<'_> {
             Report::NotStarted { step, errno } => {
                 FinalMessage::Failed(self.attempt.cannot(&step, Errno::from_raw_os_error(errno)))
             }
-            Report::Started(_) => FinalMessage::Lost,
+            Report::Started(_) | Report::SharedNetwork => FinalMessage::Lost,
         }
     }
 

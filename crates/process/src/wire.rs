@@ -32,6 +32,10 @@ pub(crate) struct Plan {
     /// Limits of the control group, if there is one. The file for entering it is sent with the streams.
     pub(crate) grouped: Vec<EnforcedLimit>,
     pub(crate) confinement: Option<Confinement>,
+    /// Number of files of namespaces to join, sent after the streams: none, the network, or the network and its owner.
+    pub(crate) joined_namespaces: usize,
+    /// Whether the stage sends the files of its network namespace, for other commands to join.
+    pub(crate) shares_network: bool,
     /// Id of the requesting process.
     pub(crate) asked_by: i32,
     /// Whether the command has no input. If it has its own `/dev`, its input is the null device in there instead of the
@@ -63,6 +67,9 @@ pub(crate) struct Confinement {
 pub(crate) enum Report {
     /// The requested namespaces cannot be created; the command was not run.
     NotIsolated { step: String, errno: i32 },
+    /// The network namespace that other commands may join. Its file, and that of the user namespace that owns it if it is
+    /// new, are sent with this message.
+    SharedNetwork,
     /// The command runs.
     Started(Enforcement),
     /// The policy requires layers that are missing; the command was not run.
@@ -82,6 +89,12 @@ pub(crate) enum Report {
 /// Isolation steps whose failure is caused by a directory, not by the machine.
 pub(crate) const OPENING_FOLDER: &str = "opening a writable folder";
 pub(crate) const BINDING_FOLDER: &str = "binding a writable folder";
+
+/// The step whose failure is caused by the namespaces of another command, not by the machine.
+pub(crate) const JOINING_NETWORK: &str = "joining the network of background commands";
+
+/// Maximum number of files sent with a message: three streams, two namespaces, and the entrance of a control group.
+const MOST_FILES: usize = 6;
 
 /// An order to a stage while the command runs. End-of-file is the order to kill all processes of the command.
 #[derive(Debug, Serialize, Deserialize)]
@@ -105,14 +118,14 @@ pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T) -> io::Result<(
     send_all(socket.as_fd(), &framed)
 }
 
-/// Sends a message together with open files, at most four.
+/// Sends a message together with open files, at most [`MOST_FILES`].
 pub(crate) fn send_with<T: Serialize>(
     socket: impl AsFd,
     message: &T,
     files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let framed = frame(message)?;
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_FILES))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(files)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -136,7 +149,7 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
 pub(crate) fn receive_with<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_FILES))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut length = [0; 4];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;

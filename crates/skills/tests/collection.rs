@@ -192,6 +192,7 @@ agent_skills: [../corpus/with-folders]
         "builtin/file-write",
         "builtin/file-read",
         "builtin/shell",
+        "builtin/shell-job",
         "builtin/shell-network",
         "local/x-1",
         "local/vacuum",
@@ -221,8 +222,8 @@ agent_skills: [../corpus/with-folders]
         .collect();
     assert_eq!(sources, ["builtin", "custom", "agent_skill"]);
     let summary = flat.summary();
-    assert_eq!(summary.total, 17);
-    assert_eq!(summary.read_only + summary.writes, 17);
+    assert_eq!(summary.total, 18);
+    assert_eq!(summary.read_only + summary.writes, 18);
 }
 
 #[test]
@@ -238,7 +239,14 @@ fn overrides_of_all_occurrences_of_a_tool_apply() {
         "name: local/x\ndescription: d\nincludes: [local/careful]\ntools: [builtin/shell]\nbuiltins: [{group: shell}]\n",
     );
     let flat = flatten(&name, &library, &tools()).expect("flat");
-    assert_eq!(names(&flat), ["builtin/shell", "builtin/shell-network"]);
+    assert_eq!(
+        names(&flat),
+        [
+            "builtin/shell",
+            "builtin/shell-job",
+            "builtin/shell-network"
+        ]
+    );
     assert!(flat.tools[0].spec.capability.needs_approval);
     let strict = registry(&tools(), &[flat], &[]).expect("a registry");
     assert!(
@@ -248,7 +256,7 @@ fn overrides_of_all_occurrences_of_a_tool_apply() {
             .capability
             .needs_approval
     );
-    assert_eq!(strict.list().count(), 2);
+    assert_eq!(strict.list().count(), 3);
 }
 
 #[test]

@@ -108,12 +108,12 @@ impl EnvironmentBlock {
         }
         text.line("Commands (`shell`, validations, custom tools):");
         text.line(
-            "- Network: off, except with `network_reason`, which asks the user. 127.0.0.1 and ::1 work within one command.",
+            "- Network: off, except with `network_reason`, which asks the user. 127.0.0.1 and ::1 work within one command, and with background commands.",
         );
         text.line(
             "- Time limit: 120 seconds for `shell`; `timeout_seconds` sets another, at most 600.",
         );
-        text.line("- Processes that a command leaves running are killed when it ends.");
+        text.line("- Processes that a command leaves running are killed when it ends. Background commands end with the phase or answer.");
         text.line("- Writable: the parts that may be changed, /tmp, $HOME and package caches. Nothing in /tmp, $HOME or caches is part of your changes.");
         text.line(
             "- Packages that the user downloaded before can be used offline (cargo, npm, Go).",

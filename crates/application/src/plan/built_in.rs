@@ -46,12 +46,10 @@ pub const PROMPTS: [(&str, &str); 12] = [
 const ROLES: [&str; 4] = ["strategist", "executor", "reviewer", "estimator"];
 
 /// The tools of the reviewer, which changes nothing and asks nothing.
-const REVIEW_TOOLS: [&str; 7] = [
-    "builtin/file-find",
+const REVIEW_TOOLS: [&str; 5] = [
     "builtin/file-read",
     "builtin/file-search",
     "builtin/git-diff",
-    "builtin/git-log",
     "builtin/git-show",
     "builtin/output-read",
 ];

@@ -26,20 +26,27 @@ static WORK: LazyLock<[ReportTool; 3]> = LazyLock::new(|| {
     [
         ReportTool {
             name: SUBMIT_STRATEGY,
-            description: "End strategizing with the strategy.",
+            description: "End strategizing.",
             schema: strategy_schema(),
+            declared_schema: Some(declared_strategy_schema()),
             requires_success: false,
         },
         ReportTool {
             name: STEP_DONE,
-            description: "End the phase: done, and its check passes. While strategizing: nothing has to change.",
+            description: "End the phase: done and checked.",
             schema: step_done_schema(),
+            declared_schema: None,
             requires_success: true,
         },
         ReportTool {
             name: STEP_BLOCKED,
-            description: "End the phase without a result: impossible, wrong, or in need of the user.",
+            description: "End the phase: it cannot be done.",
             schema: step_blocked_schema(),
+            declared_schema: Some(json!({
+                "type": "object",
+                "properties": {"reason": {"type": "string"}},
+                "required": ["reason"],
+            })),
             requires_success: false,
         },
     ]
@@ -48,8 +55,9 @@ static WORK: LazyLock<[ReportTool; 3]> = LazyLock::new(|| {
 static REVIEW: LazyLock<[ReportTool; 1]> = LazyLock::new(|| {
     [ReportTool {
         name: SUBMIT_REVIEW,
-        description: "Ends the review with a verdict on every criterion, and with defects.",
+        description: "End the review.",
         schema: review_schema(),
+        declared_schema: Some(declared_review_schema()),
         requires_success: false,
     }]
 });
@@ -218,7 +226,7 @@ pub(super) fn answer_text(value: &Value) -> String {
     }
 }
 
-/// The declared schema of a strategy. The parser (`strategize/strategy_parser.rs`) accepts further fields:
+/// The schema of a strategy. The parser (`strategize/strategy_parser.rs`) accepts further fields:
 /// alternatives, confidence, risk, tool calls of steps, and `children`, the settings of child plans.
 pub(super) fn strategy_schema() -> Value {
     json!({
@@ -250,7 +258,62 @@ pub(super) fn strategy_schema() -> Value {
     })
 }
 
-/// The declared schema of `step_done`. The parser also accepts `checks_run`: a list of commands, each with `passed`.
+/// The short form of [`strategy_schema`]. The instructions of the strategist show an example and describe `child_plan` and
+/// `after`.
+fn declared_strategy_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "summary": {"type": "string"},
+            "decisions": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "question": {"type": "string"},
+                    "chosen": {"type": "string"},
+                    "rationale": {"type": "string"},
+                },
+            }},
+            "steps": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "title": {"type": "string"},
+                    "description": {"type": "string"},
+                    "files": {"type": "array", "items": {"type": "string"}},
+                },
+            }},
+        },
+        "required": ["summary", "steps"],
+    })
+}
+
+/// The short form of [`review_schema`].
+fn declared_review_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "criteria": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "number": {"type": "integer"},
+                    "met": {"type": "boolean"},
+                    "evidence": {"type": "string"},
+                },
+            }},
+            "defects": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "severity": {"type": "string", "enum": ["blocking", "advice"]},
+                    "path": {"type": "string"},
+                    "line": {"type": "integer"},
+                    "description": {"type": "string"},
+                },
+            }},
+        },
+        "required": ["criteria"],
+    })
+}
+
+/// The schema of `step_done`. The parser also accepts `checks_run`: a list of commands, each with `passed`.
 fn step_done_schema() -> Value {
     json!({
         "type": "object",

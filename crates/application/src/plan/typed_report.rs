@@ -73,6 +73,7 @@ static FINDINGS: LazyLock<[ReportTool; 1]> = LazyLock::new(|| {
         name: SUBMIT_FINDINGS,
         description: "End the hunt with the defects that you can prove from the code. An empty list is a good answer.",
         schema: findings_schema(),
+        declared_schema: None,
         requires_success: false,
     }]
 });
@@ -82,6 +83,7 @@ static TRIAGE: LazyLock<[ReportTool; 1]> = LazyLock::new(|| {
         name: SUBMIT_TRIAGE,
         description: "End the triage with the decisions about the item, each with its reason.",
         schema: triage_schema(),
+        declared_schema: None,
         requires_success: false,
     }]
 });
@@ -91,6 +93,7 @@ static VERDICT: LazyLock<[ReportTool; 1]> = LazyLock::new(|| {
         name: SUBMIT_VERDICT,
         description: "End the review with the verdict and the findings by severity.",
         schema: verdict_schema(),
+        declared_schema: None,
         requires_success: false,
     }]
 });
@@ -100,6 +103,7 @@ pub(super) static TEST: LazyLock<ReportTool> = LazyLock::new(|| ReportTool {
     name: SUBMIT_TEST,
     description: "End the capture: the test is written, marked as an expected failure, and fails for the stated reason without its marker.",
     schema: test_schema(),
+    declared_schema: None,
     requires_success: true,
 });
 

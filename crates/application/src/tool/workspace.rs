@@ -8,12 +8,14 @@ use cleveragents_domain::{
 };
 use cleveragents_models::ToolCall;
 use cleveragents_process::{
-    Cancel, CommandResult, Input, Limits, ProcessError, Stream, WhenMissing, run_tapped,
+    BackgroundCommands, Cancel, CommandResult, Input, Invocation, Limits, ProcessError, Stream,
+    WhenMissing, run_tapped,
 };
 use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_store::UnitOfWork;
 use cleveragents_tools::ports::{
-    Attribution, CapturedChanges, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
+    Attribution, BackgroundWorkspace, CapturedChanges, Command, Part, PartPath, PortError,
+    Workspace, WorkspaceFolders,
 };
 use cleveragents_tools::{Access, PrepareContext, Slot, Subject, builtin, resolve_call};
 
@@ -26,6 +28,8 @@ use crate::sandbox::{
 
 /// An open sandbox in which tools run.
 pub struct SandboxWorkspace {
+    /// The first field, so that it is dropped before the lease of the sandbox is released.
+    background: BackgroundCommands,
     service: SandboxService,
     /// Locked while the history of the sandbox is written.
     open: Mutex<OpenSandbox>,
@@ -42,6 +46,9 @@ pub struct SandboxWorkspace {
     checkpoints_before_writing: bool,
     checkpoints_after_writing: bool,
 }
+
+/// The tool to which the last changes of background commands are attributed.
+const BACKGROUND_AUTHOR: &str = "builtin/shell";
 
 impl SandboxWorkspace {
     /// Opens a sandbox for tools. First records manual changes in the sandbox.
@@ -98,6 +105,7 @@ impl SandboxWorkspace {
             is_trial: AtomicBool::new(false),
             checkpoints_before_writing: true,
             checkpoints_after_writing: false,
+            background: BackgroundCommands::default(),
         };
         workspace.capture_interrupted(interrupted)?;
         let view = workspace.open().view.clone();
@@ -228,6 +236,8 @@ impl SandboxWorkspace {
         let trial_start = self.service.begin_trial(&mut self.open())?;
         self.is_trial.store(true, Ordering::SeqCst);
         let result = work();
+        // Nothing may write while the files are restored.
+        self.background.end_all();
         self.is_trial.store(false, Ordering::SeqCst);
         let changes = self.service.end_trial(&mut self.open(), trial_start)?;
         Ok((result, changes))
@@ -370,6 +380,69 @@ impl SandboxWorkspace {
         })
     }
 
+    /// Kills the background commands of an owner and records their changes. Returns the numbers of the commands that were
+    /// still running.
+    pub(crate) fn end_background(&self, owner: &str) -> Result<Vec<u32>, SandboxError> {
+        let (commands, running) = self.background.end(owner);
+        if !commands.is_empty() && !self.is_trial() {
+            self.service
+                .capture(&mut self.open(), Some(BACKGROUND_AUTHOR.into()))?;
+        }
+        Ok(running)
+    }
+
+    /// The invocation of a command, confined to the sandbox.
+    fn command_invocation(&self, command: &Command) -> Result<Invocation, PortError> {
+        for member in &self.view.members {
+            member
+                .protect()
+                .map_err(SandboxError::from)
+                .map_err(PortError::new)?;
+        }
+        let request = ExecRequest {
+            part: command.part.clone(),
+            environment: command.environment.clone(),
+            network: command.network,
+            input: if command.input.is_empty() {
+                Input::Nothing
+            } else {
+                Input::Bytes(command.input.clone())
+            },
+            limits: Limits {
+                time: Some(command.time),
+                output_bytes: 0,
+                ..Limits::untrusted()
+            },
+            ..ExecRequest::captured(&command.program, &command.arguments, self.when_missing)
+        };
+        let mut invocation = invocation(&self.view, &request).map_err(PortError::new)?;
+        if let Some(folder) = &command.folder {
+            invocation.folder = invocation.folder.join(folder.as_path());
+        }
+        if let Some(policy) = &mut invocation.confinement {
+            policy.readable.extend(command.readable.iter().cloned());
+        }
+        if command.access == Access::Reads
+            && let Some(policy) = &mut invocation.confinement
+        {
+            let folders = self.view.folders();
+            let private_folders = [
+                folders.temporary(),
+                folders.home(),
+                self.view.caches().files(),
+            ];
+            let (writable, readable) = std::mem::take(&mut policy.writable)
+                .into_iter()
+                .partition(|folder| private_folders.contains(folder));
+            policy.writable = writable;
+            policy.readable.extend::<Vec<_>>(readable);
+        }
+        if let Some(policy) = &mut invocation.confinement {
+            policy.shared_network = self.background.network();
+        }
+        Ok(invocation)
+    }
+
     fn is_trial(&self) -> bool {
         self.is_trial.load(Ordering::SeqCst)
     }
@@ -479,54 +552,15 @@ impl Workspace for SandboxWorkspace {
         on_output: &dyn Fn(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<CommandResult, PortError> {
-        for member in &self.view.members {
-            member
-                .protect()
-                .map_err(SandboxError::from)
-                .map_err(PortError::new)?;
-        }
-        let request = ExecRequest {
-            part: command.part.clone(),
-            environment: command.environment.clone(),
-            network: command.network,
-            input: if command.input.is_empty() {
-                Input::Nothing
-            } else {
-                Input::Bytes(command.input.clone())
-            },
-            limits: Limits {
-                time: Some(command.time),
-                output_bytes: 0,
-                ..Limits::untrusted()
-            },
-            ..ExecRequest::captured(&command.program, &command.arguments, self.when_missing)
-        };
-        let mut invocation = invocation(&self.view, &request).map_err(PortError::new)?;
-        if let Some(folder) = &command.folder {
-            invocation.folder = invocation.folder.join(folder.as_path());
-        }
-        if let Some(policy) = &mut invocation.confinement {
-            policy.readable.extend(command.readable.iter().cloned());
-        }
-        if command.access == Access::Reads
-            && let Some(policy) = &mut invocation.confinement
-        {
-            let folders = self.view.folders();
-            let private_folders = [
-                folders.temporary(),
-                folders.home(),
-                self.view.caches().files(),
-            ];
-            let (writable, readable) = std::mem::take(&mut policy.writable)
-                .into_iter()
-                .partition(|folder| private_folders.contains(folder));
-            policy.writable = writable;
-            policy.readable.extend::<Vec<_>>(readable);
-        }
+        let invocation = self.command_invocation(command)?;
         let stop = cancel.child();
         let _guard = self.open().guard(&stop);
         run_tapped(&invocation, &stop, on_output)
             .map_err(|error: ProcessError| PortError::new(error))
+    }
+
+    fn background(&self) -> Option<&dyn BackgroundWorkspace> {
+        Some(self)
     }
 
     fn base_commit(&self, alias: &str) -> Option<String> {
@@ -551,5 +585,20 @@ impl Workspace for SandboxWorkspace {
             .git()
             .map_err(SandboxError::from)
             .map_err(PortError::new)
+    }
+}
+
+impl BackgroundWorkspace for SandboxWorkspace {
+    fn start(&self, owner: &str, command: &Command, cancel: &Cancel) -> Result<u32, PortError> {
+        let invocation = self.command_invocation(command)?;
+        let stop = cancel.child();
+        let guard = self.open().guard(&stop);
+        self.background
+            .start(owner, invocation, stop, guard)
+            .map_err(PortError::new)
+    }
+
+    fn commands(&self) -> &BackgroundCommands {
+        &self.background
     }
 }

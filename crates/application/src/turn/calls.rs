@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use cleveragents_domain::SessionId;
+use cleveragents_domain::{SessionId, ToolInvocationId};
 use cleveragents_models::{Picture, ToolCall, ToolResult};
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply, Scope};
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest, called_tool};
@@ -210,15 +210,20 @@ impl CallRunner<'_> {
         calls: &[&ToolCall],
         unredacted: &HashMap<String, String>,
     ) -> Result<Vec<CallOutcome>, TurnError> {
-        match calls {
-            [only] => Ok(vec![self.run_one(only, unredacted)?]),
+        // Stored calls are ordered by their ids, so ids are generated in the order of the calls.
+        let calls: Vec<(ToolInvocationId, &ToolCall)> = calls
+            .iter()
+            .map(|call| (ToolInvocationId::generate(), *call))
+            .collect();
+        match *calls {
+            [(id, only)] => Ok(vec![self.run_one(id, only, unredacted)?]),
             _ => std::thread::scope(|scope| {
                 let span = Span::current();
                 let threads: Vec<_> = calls
                     .iter()
-                    .map(|call| {
+                    .map(|(id, call)| {
                         let span = span.clone();
-                        scope.spawn(move || span.in_scope(|| self.run_one(call, unredacted)))
+                        scope.spawn(move || span.in_scope(|| self.run_one(*id, call, unredacted)))
                     })
                     .collect();
                 threads
@@ -234,6 +239,7 @@ impl CallRunner<'_> {
 
     fn run_one(
         &self,
+        id: ToolInvocationId,
         call: &ToolCall,
         unredacted: &HashMap<String, String>,
     ) -> Result<CallOutcome, TurnError> {
@@ -265,7 +271,8 @@ impl CallRunner<'_> {
             cancel: request.cancel,
             shown_bytes: request.settings.shown_bytes,
         };
-        let outcome = tools.gate.call(
+        let outcome = tools.gate.call_as(
+            id,
             &CallRequest {
                 call_id: call.id.clone(),
                 tool: call.name.clone(),
@@ -275,6 +282,11 @@ impl CallRunner<'_> {
         )?;
         let event = AgentEvent::call_finished(call, &outcome);
         request.observer.event(&event);
+        if outcome.is_success()
+            && let Some(checklist) = AgentEvent::checklist(call)
+        {
+            request.observer.event(&checklist);
+        }
         log_tool_outcome(&span, &outcome, started);
         Ok(outcome)
     }

@@ -14,6 +14,7 @@
 
 mod answer_stream;
 mod ask;
+mod background;
 mod calls;
 mod compaction;
 mod context;

@@ -25,8 +25,10 @@ pub struct ReportTool {
     pub name: &'static str,
     /// The description for the model.
     pub description: &'static str,
-    /// The JSON schema of the arguments, which are an object.
+    /// The JSON schema of the arguments, which are an object. Calls are validated against it.
     pub schema: Value,
+    /// A shorter form of the schema for requests; `None` to declare `schema`.
+    pub declared_schema: Option<Value>,
     /// Whether the report is refused when another call of the same answer failed: the model made the
     /// report before it received the failure.
     pub requires_success: bool,
@@ -37,7 +39,12 @@ impl ReportTool {
         ToolDefinition {
             name: self.name.to_owned(),
             description: self.description.to_owned(),
-            input_schema: without_bounds(self.schema.clone()),
+            input_schema: without_bounds(
+                self.declared_schema
+                    .as_ref()
+                    .unwrap_or(&self.schema)
+                    .clone(),
+            ),
         }
     }
 
@@ -160,8 +167,23 @@ impl<'a> ReportTools<'a> {
     }
 
     /// Whether the results of an answer end the turn. Refuses a report with `requires_success` when
-    /// another call of the answer failed.
+    /// another call of the answer failed, and all reports of an answer with several.
     pub(super) fn end_turn(&self, calls: &[ToolCall], results: &mut [ToolResult]) -> bool {
+        let is_report = |(call, result): &(&ToolCall, &ToolResult)| {
+            !result.is_error && self.called(call).is_some()
+        };
+        if calls.iter().zip(results.iter()).filter(is_report).count() > 1 {
+            for (call, result) in calls.iter().zip(results) {
+                if !result.is_error && self.called(call).is_some() {
+                    result.is_error = true;
+                    result.content = format!(
+                        "`{}` was not recorded: the answer contains several reports. Send exactly one.",
+                        call.name
+                    );
+                }
+            }
+            return false;
+        }
         let failed = calls
             .iter()
             .zip(results.iter())
@@ -272,6 +294,7 @@ mod tests {
             description: "Reports.",
             schema: json!({"type": "object", "required": ["summary"],
                 "properties": {"summary": {"type": "string", "minLength": 1}}}),
+            declared_schema: None,
             requires_success: true,
         })
     }
@@ -353,6 +376,26 @@ mod tests {
             reports.reported(&steps(&[result_of("1", false), result_of("2", false)])),
             Some(json!({"report": "done", "summary": "x"}))
         );
+    }
+
+    #[test]
+    fn several_reports_in_one_answer_are_refused() {
+        let offered = tools();
+        let reports = ReportTools {
+            offered: &offered,
+            accepted: &["done", "plan"],
+            text: TextAnswer::Accepted,
+        };
+        let calls = [
+            call("1", "done", r#"{"summary": "x"}"#),
+            call("2", "plan", r#"{"summary": "y"}"#),
+        ];
+        let mut results = [result_of("1", false), result_of("2", false)];
+        assert!(!reports.end_turn(&calls, &mut results));
+        assert!(results.iter().all(|result| result.is_error));
+        // An invalid report next to a valid one does not count.
+        let mut results = [result_of("1", true), result_of("2", false)];
+        assert!(reports.end_turn(&calls, &mut results));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tracing::field::Empty;
 
 use super::ask::RequestBase;
+use super::background::BackgroundEnd;
 use super::calls::CallRunner;
 use super::error::TurnError;
 use super::history;
@@ -128,7 +129,12 @@ impl TurnService {
             Some(limited) => limited.apply(&request),
             None => request,
         };
+        let background = BackgroundEnd {
+            workspace: request.tools.workspace,
+            session: locked_session.session,
+        };
         let result = self.take_turn(locked_session, &request);
+        drop(background);
         match &result {
             Ok(report) => {
                 span.record("input_tokens", report.usage.input_tokens.0);
@@ -593,8 +599,8 @@ fn explain_cut(content: &mut String, outcome: &CallOutcome, usage: Usage) {
             tokens => format!("{tokens} tokens"),
         };
         *content = format!(
-            "Cut at {limit}; the call did not run. Write the file in parts: the first with write_file, the others \
-             with edit_file.\n{content}"
+            "Cut at {limit}; the call did not run. Write the file in parts: create it with the first, then \
+             add the others with edits.\n{content}"
         );
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use cleveragents_models::{ChatMessage, ToolDefinition, ToolResult};
+use cleveragents_tools::builtin::FETCH_TOOL;
 use cleveragents_tools::{
     Declaration, EditTool, ToolName, ToolOffer, ToolSearch, ToolSpec, WorkspaceNeed, called_tool,
 };
@@ -83,9 +84,13 @@ pub(super) fn tool_bytes(tools: &[ToolDefinition]) -> usize {
 /// declare other tools.
 pub(super) fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
+    // A plan, which often has no user to ask, reads web pages only where a rule allows it.
+    let is_offered = request.plan.is_none()
+        || spec.name.to_string() != FETCH_TOOL
+        || tools.rules.allows_some(&spec.name);
     let has_workspace = spec.workspace_need == WorkspaceNeed::None || tools.workspace.is_some();
     let may_write = tools.mode.offers_writing() || !spec.capability.is_writing();
-    has_workspace && may_write
+    is_offered && has_workspace && may_write
 }
 
 pub(super) fn definition(declaration: Declaration) -> ToolDefinition {

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a test runner reports the results")]
 
 mod applied;
+mod background;
 mod change_request;
 mod child_operations;
 mod children;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     for (name, test) in [
         TESTS,
         applied::TESTS,
+        background::TESTS,
         child_operations::TESTS,
         children::TESTS,
         correction_model::TESTS,

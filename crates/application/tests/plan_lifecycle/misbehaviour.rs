@@ -19,6 +19,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ),
     ("misbehaviour::ended_with_a_reason", ended_with_a_reason),
     (
+        "misbehaviour::several_reports_in_one_answer_are_corrected",
+        several_reports_in_one_answer_are_corrected,
+    ),
+    (
         "misbehaviour::endless_reading_ends_at_the_limit",
         endless_reading_ends_at_the_limit,
     ),
@@ -269,6 +273,25 @@ fn ended_with_a_reason() {
             assert!(!outcome.is_price_changed_in_sandbox, "{format:?}, {name}");
             assert!(outcome.requests.len() < 20, "{format:?}, {name}");
         }
+    }
+}
+
+fn several_reports_in_one_answer_are_corrected() {
+    for format in [WireFormat::OpenaiChat, WireFormat::Anthropic] {
+        let blocked = ("step_blocked", json!({"reason": "I cannot"}));
+        let outcome = run_script(
+            format,
+            vec![
+                Turn::Calls(vec![strategy()]),
+                Turn::Calls(vec![write("right\n"), done(), blocked]),
+                Turn::Calls(vec![done()]),
+            ],
+        );
+        let message = outcome.reason();
+        assert_eq!(outcome.plan.stage, PlanStage::ExecuteComplete, "{message}");
+        assert!(outcome.is_price_changed_in_sandbox, "{format:?}");
+        let advice = "the answer contains several reports";
+        assert!(outcome.requests.iter().any(|body| body.contains(advice)));
     }
 }
 

@@ -141,6 +141,10 @@ impl Observer for CompactionLog {
 /// The turns of the conversation in which the user makes a decision.
 const DECISION_INTERVAL: usize = 10;
 
+/// Size of an answer, in bytes. A few of them fill the window, so every few turns need a summary, whose request is as long
+/// as the window allows.
+const ANSWER_BYTES: usize = 6_000;
+
 /// A summary as a careful model writes it: each decision in the text, once.
 fn summary_of_decisions(request: &ChatRequest) -> String {
     let text = serde_json::to_string(&request.messages).expect("JSON");
@@ -160,7 +164,7 @@ fn a_conversation_of_300_turns_keeps_instructions_and_decisions_at_a_flat_cost()
         let fixture = TurnFixture::new(&database);
         let user = TestUser::absent();
         let observer = CompactionLog::default();
-        let mut model = SummarizingModel::new(0, "a".repeat(2_400));
+        let mut model = SummarizingModel::new(0, "a".repeat(ANSWER_BYTES));
         Arc::get_mut(&mut model).expect("one owner").summary = summary_of_decisions;
         for turn in 0..300 {
             let mut question = format!("question {turn} {}", "q".repeat(300));

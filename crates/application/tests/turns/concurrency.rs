@@ -48,3 +48,33 @@ fn sixteen_concurrent_turns_are_complete_and_never_mixed() {
         }
     }
 }
+
+/// Stored calls are ordered by their ids, so that requests for child plans keep the order of the answer.
+#[test]
+fn concurrent_calls_of_one_answer_are_stored_in_the_order_of_the_answer() {
+    let database = TestDatabase::sqlite();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
+    // Enough rounds that threads which generate ids themselves disagree with this order at least once.
+    for round in 0..30 {
+        let calls: Vec<String> = (0..8)
+            .map(|number| {
+                format!("{{id: r{round:02}c{number}, name: builtin_S_dir-list, arguments: {{path: a{number}-{round}}}}}")
+            })
+            .collect();
+        let script = format!(
+            "answers:\n- when: '^round {round}$'\n  calls: [{}]\n- {{when: '.', text: done}}\n",
+            calls.join(", ")
+        );
+        let prompt = format!("round {round}");
+        let setup = TurnSetup::asking(&prompt, &user);
+        fixture.run_turn(&script, setup).expect("answered");
+    }
+    let mut calls = fixture.calls();
+    calls.sort_by_key(|call| call.id);
+    let stored: Vec<String> = calls.into_iter().filter_map(|call| call.call_id).collect();
+    let mut expected = stored.clone();
+    expected.sort_unstable();
+    assert_eq!(stored.len(), 240);
+    assert_eq!(stored, expected);
+}

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cleveragents_application::{ToolCallStatus, without_data_tags};
 use cleveragents_domain::Timestamp;
+use cleveragents_tools::builtin::ChecklistEntry;
 
 use crate::context::Context;
 use crate::output::{Cell, visible_lines, write_err, write_out};
@@ -66,6 +67,14 @@ pub(crate) fn short_result(text: &str, max_chars: usize) -> String {
 
 pub(crate) fn call_started_line(tool: &str, arguments: &str) -> String {
     format!("→ {tool} {}", short(arguments, 100))
+}
+
+/// Lines for a checklist of the model.
+pub(crate) fn checklist_lines(entries: &[ChecklistEntry]) -> Vec<String> {
+    let lines = entries.iter().map(ChecklistEntry::line);
+    lines
+        .map(|line| format!("  {}", short(&line, 100)))
+        .collect()
 }
 
 /// Line for a conversation whose beginning was summarized.

@@ -33,14 +33,12 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     }
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
-            let mut function = json!({
+            // Without `strict`, Chat Completions does not enforce the schema; only the Responses API would.
+            let function = json!({
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.input_schema,
             });
-            if matches!(target.dialect, Dialect::OpenAi | Dialect::Azure) {
-                function["strict"] = false.into();
-            }
             json!({"type": "function", "function": function})
         });
         body["tools"] = tools.collect();

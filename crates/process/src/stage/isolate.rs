@@ -5,10 +5,14 @@ use super::{AtStep, StepFailure};
 use crate::invocation::Isolation;
 use crate::outcome::{Layer, Namespace};
 use crate::system;
-use crate::wire::Plan;
+use crate::wire::{self, JOINING_NETWORK, Plan, Report};
 use rustix::process::{getegid, geteuid};
-use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
-use std::fs;
+use rustix::thread::{
+    CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, move_into_link_name_space,
+};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 /// Brings up the loopback interface of the command's own network namespace, if the plan requests it. Does nothing in
 /// the network namespace of the machine.
@@ -29,8 +33,8 @@ pub(super) fn raise_loopback(plan: &Plan, namespaces: &[Namespace]) -> Layer<()>
     }
 }
 
-/// Enters the namespaces of the plan and returns them.
-pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, StepFailure> {
+/// Enters the namespaces of the plan, joins those of other commands, and returns all of them.
+pub(super) fn enter(plan: &Plan, joined: &[OwnedFd]) -> Result<Vec<Namespace>, StepFailure> {
     let Some(confinement) = &plan.confinement else {
         return Ok(Vec::new());
     };
@@ -47,6 +51,16 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, StepFailure> {
         .iter()
         .map(|namespace| flag(*namespace))
         .collect::<UnshareFlags>();
+    if let [network, owner @ ..] = joined
+        && !confinement.network
+    {
+        join(network, owner.first()).at(JOINING_NETWORK)?;
+        system::unshare(flags.difference(UnshareFlags::NEWNET)).at("creating namespaces")?;
+        if !owner.is_empty() {
+            namespaces.push(Namespace::User);
+        }
+        return Ok(namespaces);
+    }
     let privileged =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if privileged && system::unshare(flags).is_ok() {
@@ -55,6 +69,27 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, StepFailure> {
     enter_as_user(flags)?;
     namespaces.push(Namespace::User);
     Ok(namespaces)
+}
+
+/// Joins the network of another command, after the user namespace that owns it.
+fn join(network: &OwnedFd, owner: Option<&OwnedFd>) -> rustix::io::Result<()> {
+    if let Some(owner) = owner {
+        move_into_link_name_space(owner.as_fd(), Some(LinkNameSpaceType::User))?;
+    }
+    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+}
+
+/// Sends the files of our network namespace, and of the user namespace if it is new, to the requesting process.
+pub(super) fn share_network(control: &OwnedFd, namespaces: &[Namespace]) -> io::Result<()> {
+    if !namespaces.contains(&Namespace::Network) {
+        return Ok(());
+    }
+    let mut files = vec![File::open("/proc/self/ns/net")?];
+    if namespaces.contains(&Namespace::User) {
+        files.push(File::open("/proc/self/ns/user")?);
+    }
+    let files: Vec<_> = files.iter().map(std::os::fd::AsFd::as_fd).collect();
+    wire::send_with(control, &Report::SharedNetwork, &files)
 }
 
 fn enter_as_user(flags: UnshareFlags) -> Result<(), StepFailure> {

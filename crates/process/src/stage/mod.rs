@@ -90,6 +90,8 @@ struct StageTask {
     plan: ManuallyDrop<Plan>,
     control: OwnedFd,
     streams: [OwnedFd; 3],
+    /// The namespaces to join: the network, and the user namespace that owns it if the stage is outside it.
+    joined: Vec<OwnedFd>,
     /// File through which the command enters its control group.
     entrance: Option<OwnedFd>,
     /// The fork server that forked this stage; lives as long as the requesting process.
@@ -115,10 +117,13 @@ fn first_stage(control: OwnedFd, fork_server: Pid) -> io::Result<u8> {
         Output::Terminal => Terminal::foreground(&task.streams[0], task.plan.asked_by),
         Output::Capture | Output::Inherit => None,
     };
-    let namespaces = match isolate::enter(&task.plan) {
+    let namespaces = match isolate::enter(&task.plan, &task.joined) {
         Ok(namespaces) => namespaces,
         Err(failure) => return not_isolated(&task, failure),
     };
+    if task.plan.shares_network {
+        isolate::share_network(&task.control, &namespaces)?;
+    }
     let loopback = isolate::raise_loopback(&task.plan, &namespaces);
     if isolation == Isolation::Whole {
         in_process_namespace(task, namespaces, loopback, terminal)
@@ -146,10 +151,12 @@ fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<StageTask>> 
     let Ok(streams) = streams.try_into() else {
         return Ok(None);
     };
+    let joined = files.by_ref().take(plan.joined_namespaces).collect();
     Ok(Some(StageTask {
         plan: ManuallyDrop::new(plan),
         control,
         streams,
+        joined,
         entrance: files.next(),
         fork_server,
     }))

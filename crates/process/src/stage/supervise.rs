@@ -57,6 +57,7 @@ impl Supervisor {
             streams,
             entrance,
             fork_server: _,
+            joined: _,
         } = task;
         match system::fork()? {
             Fork::Child => {

@@ -1,6 +1,7 @@
 //! Tests with real commands, confined and unconfined. They have their own `main`, because the stages are copies of this
 //! program.
 
+mod background;
 mod ending;
 mod harness;
 mod kernel;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         starting::TESTS,
         streams::TESTS,
         ending::TESTS,
+        background::TESTS,
         piped_programs::TESTS,
         writing::TESTS,
         reading::TESTS,

@@ -137,6 +137,7 @@ fn an_ordinary_user_is_confined_as_well() {
             "stop",
             "fork_bomb",
             "privileges",
+            "background",
         ])
         .args([
             "reports",

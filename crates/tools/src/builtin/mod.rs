@@ -14,6 +14,7 @@ mod copy;
 mod directory;
 mod edit;
 mod edit_errors;
+mod fetch;
 mod find;
 mod git;
 mod ignored;
@@ -28,13 +29,17 @@ mod search;
 mod shell;
 mod subplan;
 mod tree;
+mod update_plan;
 mod walk;
 mod write;
 
 pub use ask::is_unanswered;
+pub use fetch::FETCH_TOOL;
 pub use paths::{SandboxLocation, locate};
 pub use read::image_media_type;
+pub use shell::background_owner;
 pub use subplan::{RequestedPart, SUBPLAN_TOOL};
+pub use update_plan::{Checklist, ChecklistEntry, EntryStatus, UPDATE_PLAN_TOOL};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +68,7 @@ pub(crate) const NAMES: &[&str] = &[
     "dir-create",
     "dir-delete",
     "dir-list",
+    "fetch-url",
     "file-copy",
     "file-delete",
     "file-edit",
@@ -79,7 +85,9 @@ pub(crate) const NAMES: &[&str] = &[
     "output-read",
     "plan-subplan",
     "shell",
+    "shell-job",
     "shell-network",
+    "update-plan",
 ];
 
 /// All built-in tools.
@@ -104,8 +112,11 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         git::commit_tool(),
         shell::tool(),
         shell::network_tool(),
+        shell::job_tool(),
         ask::tool(),
+        fetch::tool(),
         subplan::tool(),
+        update_plan::tool(),
         output::tool(),
     ]
 }

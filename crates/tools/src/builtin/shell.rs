@@ -1,4 +1,7 @@
 //! `builtin/shell`: runs a command, confined to the sandbox. `builtin/shell-network` also gives it the network.
+//! `builtin/shell-job` reads the output of a command that runs in the background, waits for its end, or stops it.
+//!
+//! A background command belongs to the conversation that started it, and is killed at the end of its turn.
 //!
 //! Rules, profiles and guards treat a call of `builtin/shell-network` like a call of `builtin/shell`. In addition, the
 //! user approves it, unless a rule names `builtin/shell-network` and allows the command.
@@ -7,8 +10,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_process::CommandResult;
+use cleveragents_domain::{Code, Diagnose as _, SessionId};
+use cleveragents_process::Ending;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,7 +21,7 @@ use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::gate::Permit;
 use crate::name::ToolName;
-use crate::ports::Command;
+use crate::ports::{BackgroundWorkspace, Command, PortError};
 use crate::run_command::{Streams, check_ending, exec};
 use crate::spec::{Category, ToolSpec, WorkspaceNeed};
 use crate::tool::{
@@ -28,6 +31,12 @@ use crate::tool::{
 /// Default and maximum of `timeout_seconds`.
 const DEFAULT_SECONDS: u64 = 120;
 const MAX_SECONDS: u64 = 600;
+
+/// Time limit of a background command without `timeout_seconds`.
+const LONGEST_BACKGROUND: Duration = Duration::from_hours(1);
+
+/// How long the call that starts a background command waits for its end, and with it for its first output.
+const FIRST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Shells to run commands with, in order of preference.
 const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"]), ("sh", &["-c"])];
@@ -40,9 +49,27 @@ struct ShellArguments {
     command: String,
     /// The working directory. Default: the root of the sandbox.
     folder: Option<String>,
-    /// Time limit in seconds. Default: 120.
+    /// Time limit in seconds. Default: 120, or none in the background.
     #[schemars(range(min = 1, max = 600))]
     timeout_seconds: Option<u64>,
+    /// Whether the command continues in the background after the call. Default: false.
+    #[serde(default)]
+    background: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct JobArguments {
+    /// Number of the background command.
+    job: u32,
+    /// The first byte of its output to read, from 0. Default: the end of the last read.
+    offset: Option<u64>,
+    /// How long to wait for the end of the command, in seconds. Default: 0.
+    #[schemars(range(min = 0, max = 600))]
+    timeout_seconds: Option<u64>,
+    /// Whether to stop the command first. Default: false.
+    #[serde(default)]
+    stop: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -56,9 +83,12 @@ struct NetworkArguments {
     reason: String,
     /// The working directory. Default: the root of the sandbox.
     folder: Option<String>,
-    /// Time limit in seconds. Default: 120.
+    /// Time limit in seconds. Default: 120, or none in the background.
     #[schemars(range(min = 1, max = 600))]
     timeout_seconds: Option<u64>,
+    /// Whether the command continues in the background after the call. Default: false.
+    #[serde(default)]
+    background: bool,
 }
 
 pub(super) fn tool() -> Arc<dyn Tool> {
@@ -72,6 +102,36 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         timeout: Duration::from_secs(MAX_SECONDS),
     };
     builtin::<ShellArguments>(description, prepare)
+}
+
+pub(super) fn job_tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "shell-job",
+        about: "Returns new output of a background command of `builtin/shell`, waits for its end, or stops it.",
+        category: Category::ShellOperations,
+        workspace_need: WorkspaceNeed::Required,
+        // The changes were allowed when the command was started.
+        capability: Capability::reads(),
+        timeout: Duration::from_secs(MAX_SECONDS + 60),
+    };
+    Arc::new(JobShell(builtin::<JobArguments>(description, prepare_job)))
+}
+
+/// `builtin/shell-job`. Lists of tools that contain `builtin/shell` apply to it too.
+struct JobShell(Arc<dyn Tool>);
+
+impl Tool for JobShell {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    fn prepare<'a>(&'a self, arguments: Value, context: PrepareContext<'a>) -> PrepareResult<'a> {
+        self.0.prepare(arguments, context)
+    }
+
+    fn acts_as(&self, _arguments: &Value) -> Vec<ToolName> {
+        vec![ToolName::builtin("shell")]
+    }
 }
 
 /// `builtin/shell-network`.
@@ -141,6 +201,7 @@ fn prepare_network(arguments: NetworkArguments, context: PrepareContext<'_>) -> 
         command: arguments.command,
         folder: arguments.folder,
         timeout_seconds: arguments.timeout_seconds,
+        background: arguments.background,
     };
     prepare_command(shell, true, context)
 }
@@ -176,8 +237,14 @@ fn prepare_command(
     };
     let subjects = vec![Subject::Command(arguments.command.clone())];
     Ok(ready(subjects, move |call| {
-        let seconds = arguments.timeout_seconds.unwrap_or(DEFAULT_SECONDS);
-        let time = Duration::from_secs(seconds).min(call.time_left());
+        let time = match (arguments.timeout_seconds, arguments.background) {
+            (Some(seconds), true) => Duration::from_secs(seconds),
+            (None, true) => LONGEST_BACKGROUND,
+            (seconds, false) => {
+                let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
+                Duration::from_secs(seconds).min(call.time_left())
+            }
+        };
         let request = ShellCommand {
             command: &arguments.command,
             folder: folder.as_ref(),
@@ -185,7 +252,19 @@ fn prepare_command(
             time,
             network,
         };
-        let finished = run(&request, call)?;
+        if arguments.background {
+            let background = background(call)?;
+            let owner = owner(call);
+            let cancel = call.cancel().clone();
+            let start =
+                |command: &Command, _: &mut Call<'_>| background.start(&owner, command, &cancel);
+            let job = run(&request, call, start)?;
+            return report_job(background, job, None, FIRST_OUTPUT, false, call);
+        }
+        let workspace = call.workspace()?;
+        let finished = run(&request, call, |command, call| {
+            exec(workspace, command, Streams::Together, call)
+        })?;
         check_ending(&finished, time)?;
         Ok(Answer {
             touched: TouchedPaths::Anything,
@@ -203,10 +282,102 @@ struct ShellCommand<'a> {
     network: bool,
 }
 
-/// Runs a command with the first available shell.
-fn run(request: &ShellCommand<'_>, call: &mut Call<'_>) -> Result<CommandResult, Failure> {
+/// The background commands of the sandbox.
+fn background<'a>(call: &Call<'a>) -> Result<&'a dyn BackgroundWorkspace, Failure> {
+    call.workspace()?
+        .background()
+        .ok_or_else(|| Failure::new("this sandbox runs no commands in the background"))
+}
+
+/// The owner of the background commands that a call starts or reads.
+fn owner(call: &Call<'_>) -> String {
+    background_owner(call.scope().session)
+}
+
+/// The owner of the background commands of a conversation.
+pub fn background_owner(session: Option<SessionId>) -> String {
+    session.map_or_else(String::new, |session| session.to_string())
+}
+
+fn prepare_job(arguments: JobArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    workspace(context)?;
+    Ok(ready(Vec::new(), move |call| {
+        let background = background(call)?;
+        let wait = Duration::from_secs(arguments.timeout_seconds.unwrap_or(0));
+        let stopped = arguments.stop && background.commands().stop(&owner(call), arguments.job);
+        let wait = wait.min(call.time_left());
+        report_job(
+            background,
+            arguments.job,
+            arguments.offset,
+            wait,
+            stopped,
+            call,
+        )
+    }))
+}
+
+/// Writes the new output of a background command to the output of the call, and describes its state.
+fn report_job(
+    background: &dyn BackgroundWorkspace,
+    job: u32,
+    offset: Option<u64>,
+    wait: Duration,
+    is_stopped: bool,
+    call: &mut Call<'_>,
+) -> Result<Answer, Failure> {
+    let (commands, owner) = (background.commands(), owner(call));
+    let Some(read) = commands.read(&owner, job, offset, wait, call.cancel()) else {
+        let known: Vec<String> = commands
+            .numbers(&owner)
+            .iter()
+            .map(u32::to_string)
+            .collect();
+        let known = if known.is_empty() {
+            "there are none; they end with the turn that started them".to_owned()
+        } else {
+            format!("the jobs of this conversation: {}", known.join(", "))
+        };
+        return Err(Failure::new(format!("there is no job {job}: {known}")));
+    };
+    if read.lost > 0 {
+        call.output.line(&format!(
+            "[… {} bytes before byte {} are no longer kept …]",
+            read.lost, read.from
+        ));
+    }
+    call.output.bytes(&read.bytes);
+    let (end, seconds) = (read.from + read.bytes.len() as u64, read.elapsed.as_secs());
+    let note = match read.result {
+        None => format!(
+            "Job {job} runs in the background for {seconds} s; its output has {end} bytes so far. `job`: {job} returns \
+             what is new."
+        ),
+        Some(Err(error)) => {
+            let failure = Failure::new(format!("job {job} failed: {error}"));
+            return Err(failure.touching(TouchedPaths::Anything));
+        }
+        Some(Ok(finished)) if is_stopped && finished.ending == Ending::Cancelled => {
+            format!("Job {job} was stopped after {seconds} s.")
+        }
+        Some(Ok(finished)) => {
+            check_ending(&finished, finished.elapsed)?;
+            format!("Job {job} ended after {seconds} s. Exit code 0.")
+        }
+    };
+    Ok(Answer {
+        touched: TouchedPaths::Anything,
+        ..Answer::written().noting(Some(note))
+    })
+}
+
+/// Runs or starts a command with the first available shell.
+fn run<T>(
+    request: &ShellCommand<'_>,
+    call: &mut Call<'_>,
+    mut run: impl FnMut(&Command, &mut Call<'_>) -> Result<T, PortError>,
+) -> Result<T, Failure> {
     let folder = request.folder;
-    let workspace = call.workspace()?;
     let mut not_found = None;
     for (shell, options) in SHELLS {
         let arguments = options
@@ -225,7 +396,7 @@ fn run(request: &ShellCommand<'_>, call: &mut Call<'_>) -> Result<CommandResult,
             network: request.network,
             readable: Vec::new(),
         };
-        match exec(workspace, &command, Streams::Together, call) {
+        match run(&command, call) {
             Err(error) if error.code() == Code::ProgramNotFound => not_found = Some(error),
             other => {
                 return other

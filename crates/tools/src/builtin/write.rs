@@ -25,6 +25,9 @@ struct WriteArguments {
     path: String,
     /// The complete new content of the file.
     content: String,
+    /// Whether to refuse the call if the file exists. Default: false.
+    #[serde(default)]
+    create: Option<bool>,
 }
 
 pub(super) fn tool() -> Arc<dyn Tool> {
@@ -46,6 +49,12 @@ fn prepare(arguments: WriteArguments, context: PrepareContext<'_>) -> PrepareRes
     let file = target(context, &arguments.path, LastLink::Follow, Access::Writes)?;
     let subjects = vec![file.subject(Access::Writes)];
     Ok(ready(subjects, move |call| {
+        if arguments.create == Some(true) && file.kind()?.is_some() {
+            return Err(Failure::new(format!(
+                "`{}` exists already. Nothing was changed. To change it, give the text to replace",
+                file.path
+            )));
+        }
         write(&file, &arguments.content, call)
     }))
 }

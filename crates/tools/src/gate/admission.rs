@@ -320,7 +320,9 @@ fn approve(
 ) -> Result<Consent, RefusalReason> {
     let mut reasons: Vec<String> = ask_reason.into_iter().collect();
     let is_mcp = spec.source == Source::Mcp;
-    let is_network = spec.name == ToolName::builtin("shell-network");
+    let is_network = ["shell-network", "fetch-url"]
+        .iter()
+        .any(|name| spec.name == ToolName::builtin(name));
     if spec.capability.needs_approval && is_mcp {
         if !context.rules.allows_by_name(&spec.name) {
             let why = "is a tool of an MCP server whose changes cannot be rolled back";

@@ -81,7 +81,17 @@ impl Gate {
         request: &CallRequest,
         context: &CallContext<'_>,
     ) -> Result<CallOutcome, GateError> {
-        let id = ToolInvocationId::generate();
+        self.call_as(ToolInvocationId::generate(), request, context)
+    }
+
+    /// Like [`call`](Self::call), with an id that the caller generated. Ids of concurrent calls must be generated in
+    /// the order of the calls, because stored calls are ordered by their ids.
+    pub fn call_as(
+        &self,
+        id: ToolInvocationId,
+        request: &CallRequest,
+        context: &CallContext<'_>,
+    ) -> Result<CallOutcome, GateError> {
         match admission::admit(&self.registry, request, context) {
             Ok(admitted) => self.run(id, request, admitted, context),
             Err(Stop::Refused(reason)) => refuse(id, request, context, reason),

@@ -57,6 +57,10 @@ const GROUPS: &[&[&str]] = &[
     &["id", "invocation", "call_id"],
     &["message", "msg", "commit_message"],
     &["paths", "files"],
+    &["background", "run_in_background", "is_background"],
+    &["job", "job_id", "bash_id", "shell_id"],
+    &["plan", "todos", "items"],
+    &["step", "content", "title", "task"],
 ];
 
 /// The names of the properties of a schema.

@@ -91,12 +91,19 @@ pub enum EditTool {
 pub struct ToolOffer {
     /// The editing tool to declare.
     pub edit: EditTool,
-    /// Whether to omit tools that the shell can replace. These tools can still be called.
+    /// Whether to omit tools that the shell or the editing tool can replace. These tools can still be called.
     pub is_compact: bool,
 }
 
 /// Tools that the shell can replace.
-const REPLACED_BY_SHELL: [&str; 5] = ["find_files", "list_dir", "delete_file", "move_file", "git"];
+const REPLACED_BY_SHELL: [&str; 6] = [
+    "search",
+    "find_files",
+    "list_dir",
+    "delete_file",
+    "move_file",
+    "git",
+];
 
 impl ToolOffer {
     /// Returns whether a model tool is declared. `is_available` receives the name of a model tool.
@@ -105,6 +112,11 @@ impl ToolOffer {
             "edit_file" => self.edit == EditTool::EditFile || !is_available("apply_patch"),
             "apply_patch" => self.edit == EditTool::ApplyPatch || !is_available("edit_file"),
             "read_output" => !is_available("read_file"),
+            // The strategy of a plan is its checklist.
+            "update_plan" => !self.is_compact,
+            "write_file" => {
+                !self.is_compact || !is_available("edit_file") && !is_available("apply_patch")
+            }
             tool if REPLACED_BY_SHELL.contains(&tool) => !self.is_compact || !is_available("shell"),
             _ => true,
         }
@@ -125,6 +137,8 @@ enum Kind {
     Range(u64, u64),
     /// List of replacements in a file.
     Edits,
+    /// Entries of a checklist.
+    Checklist,
     /// Name of a git command; each is a built-in tool `git-NAME`.
     GitCommand,
 }
@@ -193,7 +207,11 @@ impl ModelTool {
                 properties.insert(property.name.to_owned(), property.schema(commands));
             }
         }
-        json!({"type": "object", "properties": properties, "required": self.required})
+        let mut schema = json!({"type": "object", "properties": properties});
+        if !self.required.is_empty() {
+            schema["required"] = json!(self.required);
+        }
+        schema
     }
 
     /// The schema that validates calls, and its validator.
@@ -266,6 +284,14 @@ impl Property {
                     "replace_all": {"type": "boolean"},
                 },
                 "required": ["old_string", "new_string"],
+            }}),
+            Kind::Checklist => json!({"type": "array", "minItems": 1, "items": {
+                "type": "object",
+                "properties": {
+                    "step": {"type": "string"},
+                    "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
+                },
+                "required": ["step", "status"],
             }}),
             Kind::GitCommand => json!({"type": "string", "enum": commands()}),
         };

@@ -78,48 +78,58 @@ pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
     ("rename_file", "move_file"),
     ("remove_file", "delete_file"),
     ("ask", "ask_user"),
+    ("fetch", "fetch_url"),
+    ("web_fetch", "fetch_url"),
+    ("webfetch", "fetch_url"),
     ("question", "ask_user"),
+    ("bash_output", "shell"),
+    ("todo_write", "update_plan"),
+    ("todowrite", "update_plan"),
 ];
 
 /// The tools, in the order of their declaration.
 pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "shell",
-        about: "Run a bash command in the sandbox. Each call starts in the top folder; no terminal. \
-                The exit code is that of the last command: join with &&. Do not pipe into head or tail: long output is \
-                cut and kept.",
-        backings: &[backing("shell"), backing_with("shell-network", "", false)],
-        required: &["command"],
+        about: "Run a bash command in the top folder.",
+        backings: &[
+            backing("shell"),
+            backing_with("shell-network", "", false),
+            backing_with("shell-job", "", false),
+        ],
+        required: &[],
         properties: &[
             property("command", Kind::FilledText, ""),
             hidden("workdir", Kind::Text),
-            property("timeout_seconds", Kind::Range(1, 600), "Default 120"),
-            property_of(
-                "network_reason",
-                Kind::FilledText,
-                "Asks the user for network access",
-                &["shell-network"],
-            ),
+            property("timeout_seconds", Kind::Range(1, 600), ""),
+            property_of("background", Kind::Flag, "", &["shell-job"]),
+            property_of("job", Kind::From(1), "", &["shell-job"]),
+            hidden("offset", Kind::From(0)),
+            property_of("stop", Kind::Flag, "", &["shell-job"]),
+            property_of("network_reason", Kind::FilledText, "", &["shell-network"]),
         ],
     },
     ModelTool {
         name: "read_file",
-        about: "Read a file, an image, or a long output by its id.",
+        about: "Read a file, an image, or an output by its id.",
         backings: &[backing("file-read"), backing_with("output-read", "", false)],
         required: &["path"],
         properties: &[
             property("path", Kind::Text, ""),
-            property("offset", Kind::From(1), "First line"),
-            property("limit", Kind::From(1), "Lines"),
+            property("offset", Kind::From(1), ""),
+            property("limit", Kind::From(1), ""),
             hidden("line_numbers", Kind::Flag),
             hidden("byte", Kind::From(0)),
         ],
     },
     ModelTool {
         name: "edit_file",
-        about: "Replace text in a file. old_string must occur exactly once, unless replace_all is set.",
-        backings: &[backing("file-edit")],
-        required: &["path", "old_string", "new_string"],
+        about: "Replace text that occurs once in a file.",
+        backings: &[
+            backing("file-edit"),
+            backing_with("file-write", "Without old_string: create the file.", false),
+        ],
+        required: &["path", "new_string"],
         properties: &[
             property("path", Kind::Text, ""),
             property("old_string", Kind::Text, ""),
@@ -140,17 +150,14 @@ pub(super) const TOOLS: &[ModelTool] = &[
     },
     ModelTool {
         name: "apply_patch",
-        about: "Change files atomically. Example:\n*** Begin Patch\n*** Update File: src/a.py\n*** Move to: \
-                src/b.py\n@@ def greet():\n     name = get()\n-    print(name)\n+    print(\"Hi\", name)\n*** Add File: \
-                c.txt\n+first line\n*** Delete File: d.txt\n*** End Patch\nMove is optional. Give 3 lines of context \
-                around a change.",
+        about: "Change files: *** Begin Patch, *** Update File: a, *** Add File: b, *** Delete File: c, *** End Patch.",
         backings: &[backing("apply-patch")],
         required: &["patch"],
         properties: &[property("patch", Kind::FilledText, "")],
     },
     ModelTool {
         name: "search",
-        about: "Search file contents for a regular expression.",
+        about: "Search files for a regular expression.",
         backings: &[backing("file-search")],
         required: &["pattern"],
         properties: &[
@@ -159,7 +166,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
             property("glob", Kind::Text, "Such as *.rs"),
             hidden("literal", Kind::Flag),
             hidden("ignore_case", Kind::Flag),
-            property("context", Kind::Range(0, 20), ""),
+            hidden("context", Kind::Range(0, 20)),
             hidden("hidden", Kind::Flag),
             hidden("limit", Kind::Range(1, 5_000)),
         ],
@@ -226,15 +233,11 @@ pub(super) const TOOLS: &[ModelTool] = &[
             backing_with("git-status", "status: branch and changed files.", true),
             backing_with(
                 "git-diff",
-                "diff: changes since the sandbox was created, or since commit `from`, up to `to`.",
+                "diff: changes since the sandbox was created, or since `from`.",
                 true,
             ),
             backing_with("git-log", "log: commits, newest first.", true),
-            backing_with(
-                "git-show",
-                "show: commit `from`, or file `path` as of it.",
-                true,
-            ),
+            backing_with("git-show", "show: commit `from`, or `path` in it.", true),
             backing_with(
                 "git-commit",
                 "commit: commit changes in the sandbox; the user's repository is not changed.",
@@ -245,25 +248,39 @@ pub(super) const TOOLS: &[ModelTool] = &[
         properties: &[
             property("command", Kind::GitCommand, ""),
             property_of("from", Kind::Text, "", &["git-diff", "git-log", "git-show"]),
-            property_of("to", Kind::Text, "", &["git-diff"]),
+            hidden("to", Kind::Text),
             property_of("path", Kind::Text, "", &["git-diff", "git-log", "git-show"]),
-            property_of("staged", Kind::Flag, "", &["git-diff"]),
-            property_of("summary", Kind::Flag, "List files only", &["git-diff"]),
-            property_of("limit", Kind::Range(1, 1_000), "", &["git-log"]),
+            hidden("staged", Kind::Flag),
+            hidden("summary", Kind::Flag),
+            hidden("limit", Kind::Range(1, 1_000)),
             property_of("message", Kind::FilledText, "", &["git-commit"]),
             property_of("paths", Kind::Texts, "Files to commit", &["git-commit"]),
-            property("part", Kind::Text, "Part of the sandbox, if several"),
+            hidden("part", Kind::Text),
         ],
     },
     ModelTool {
         name: "ask_user",
-        about: "Ask the user what only the user can know.",
+        about: "Ask what only the user knows.",
         backings: &[backing("ask-user")],
         required: &["question"],
         properties: &[
             property("question", Kind::FilledText, ""),
             property("options", Kind::Texts, ""),
         ],
+    },
+    ModelTool {
+        name: "fetch_url",
+        about: "Read a public https page as text; asks the user.",
+        backings: &[backing("fetch-url")],
+        required: &["url"],
+        properties: &[property("url", Kind::FilledText, "")],
+    },
+    ModelTool {
+        name: "update_plan",
+        about: "Keep a checklist that the user sees, for work of several steps.",
+        backings: &[backing("update-plan")],
+        required: &["plan"],
+        properties: &[property("plan", Kind::Checklist, "")],
     },
     ModelTool {
         name: "plan_subplan",

@@ -9,13 +9,13 @@ use super::{
     with_model_names,
 };
 use crate::builtin::NAMES;
-use crate::builtin::SUBPLAN_TOOL;
+use crate::builtin::{FETCH_TOOL, SUBPLAN_TOOL};
 use crate::registry::Registry;
 
-/// Maximum total size of the declarations in a conversation, in bytes: about 1,000 tokens.
-const MAX_BYTES: usize = 4_000;
-/// Maximum total size of the declarations in a plan, in bytes: about 450 tokens, because a plan sends many requests.
-const MAX_PLAN_BYTES: usize = 1_800;
+/// Maximum total size of the declarations in a conversation, in bytes: about 900 tokens.
+const MAX_BYTES: usize = 3_600;
+/// Maximum total size of the declarations in a plan, in bytes: about 250 tokens, because a plan sends many requests.
+const MAX_PLAN_BYTES: usize = 1_000;
 
 const PLAN: ToolOffer = ToolOffer {
     edit: EditTool::EditFile,
@@ -28,10 +28,11 @@ fn built_in_declarations_stay_below_their_size_limit() {
         for (is_compact, limit) in [(false, MAX_BYTES), (true, MAX_PLAN_BYTES)] {
             let offer = ToolOffer { edit, is_compact };
             let registry = Registry::with_builtins();
-            // Agents get this tool only if their actor names it.
-            let usual = registry
-                .list()
-                .filter(|spec| spec.name.to_string() != SUBPLAN_TOOL);
+            // Agents get these tools only if their actor or a rule names them.
+            let usual = registry.list().filter(|spec| {
+                let name = spec.name.to_string();
+                name != SUBPLAN_TOOL && !(is_compact && name == FETCH_TOOL)
+            });
             let declared = declarations(usual, offer);
             let sizes: Vec<(String, usize)> = declared
                 .iter()
@@ -60,9 +61,8 @@ fn an_offer_limits_declared_tools_but_not_callable_tools() {
             "shell",
             "read_file",
             "edit_file",
-            "write_file",
-            "search",
             "ask_user",
+            "fetch_url",
             "plan_subplan"
         ]
     );
@@ -80,10 +80,20 @@ fn an_offer_limits_declared_tools_but_not_callable_tools() {
             "move_file",
             "git",
             "ask_user",
+            "fetch_url",
+            "update_plan",
             "plan_subplan"
         ]
     );
-    for name in ["edit_file", "apply_patch", "git", "list_dir", "read_output"] {
+    for name in [
+        "edit_file",
+        "apply_patch",
+        "write_file",
+        "search",
+        "git",
+        "list_dir",
+        "read_output",
+    ] {
         assert!(registry.tool_for_call(name, "{}").is_some(), "{name}");
     }
     // A tool is declared when the tool that would replace it is not available.
@@ -144,6 +154,7 @@ fn calls_of_models_are_resolved_to_built_in_tools() {
             json!({"command": "npm install", "network_reason": "left-pad is missing"}),
             "builtin/shell-network",
         ),
+        ("shell", json!({"job": 1}), "builtin/shell-job"),
         ("git", json!({"command": "diff"}), "builtin/git-diff"),
         ("git", json!({"command": "commit"}), "builtin/git-commit"),
         (
@@ -189,6 +200,11 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
         ),
         (
             "edit_file",
+            json!({"path": "a", "old_string": "", "new_string": "x"}),
+            json!({"path": "a", "content": "x", "create": true}),
+        ),
+        (
+            "edit_file",
             json!({"file_path": "a", "edits": [{"old_text": "x", "new": "y"}]}),
             json!({"path": "a", "edits": [{"old_text": "x", "new_text": "y"}]}),
         ),
@@ -201,6 +217,21 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
             "shell",
             json!({"command": "npm ci", "cwd": "web", "network_reason": "packages are missing"}),
             json!({"command": "npm ci", "folder": "web", "reason": "packages are missing"}),
+        ),
+        (
+            "bash",
+            json!({"command": "serve", "run_in_background": true}),
+            json!({"command": "serve", "background": true}),
+        ),
+        (
+            "shell",
+            json!({"job": "1", "timeout": 30000, "stop": null}),
+            json!({"job": 1, "timeout_seconds": 30}),
+        ),
+        (
+            "TodoWrite",
+            json!({"todos": [{"content": "read", "status": "pending"}]}),
+            json!({"plan": [{"step": "read", "status": "pending"}]}),
         ),
         (
             "search",
@@ -264,6 +295,12 @@ fn a_call_is_resolved_together_with_its_arguments() {
             json!({"path": "a"}),
             "builtin/file-edit",
             json!({"path": "a"}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "a", "new_string": "x"}),
+            "builtin/file-write",
+            json!({"path": "a", "content": "x", "create": true}),
         ),
         (
             "local_S_count",

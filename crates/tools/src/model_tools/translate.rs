@@ -42,9 +42,23 @@ impl ModelTool {
             return Err("they are not a JSON object".to_owned());
         };
         match self.name {
+            "shell" if tool == "shell-job" => {
+                fields.remove("background");
+            }
             "shell" => {
+                if !fields.contains_key("command") {
+                    return Err(
+                        "`command` is missing. Example: {\"command\": \"make test\"}".to_owned(),
+                    );
+                }
                 rename(&mut fields, "workdir", "folder");
                 rename(&mut fields, "network_reason", "reason");
+            }
+            "edit_file" if tool == "file-write" => {
+                rename(&mut fields, "new_string", "content");
+                fields.insert("create".to_owned(), true.into());
+                fields.remove("old_string");
+                fields.remove("replace_all");
             }
             "edit_file" => return edits(tool, fields),
             "write_file" if tool == "dir-create" => {
@@ -71,9 +85,16 @@ impl ModelTool {
     /// The built-in tool that the arguments select, even if the arguments are invalid.
     pub(crate) fn select_tool(&self, arguments: &Value) -> &'static str {
         let text = |name: &str| arguments[name].as_str().unwrap_or_default();
+        if self.name == "shell" && arguments.get("job").is_some() {
+            return "shell-job";
+        }
         let uses_second_backing = match self.name {
             "shell" => arguments.get("network_reason").is_some(),
             "read_file" => text("path").parse::<ToolInvocationId>().is_ok(),
+            "edit_file" => {
+                let has_edits = arguments.get("edits").is_some();
+                text("old_string").is_empty() && arguments["new_string"].is_string() && !has_edits
+            }
             "write_file" => text("path").ends_with('/') && text("content").is_empty(),
             "delete_file" => arguments.get("recursive").is_some(),
             "move_file" => arguments["copy"] == true,

@@ -11,7 +11,8 @@ pub use budget::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 pub use ledger::{FinishedCall, Ledger, OutputPage, RefusedCall, Scope, StartedCall, Window};
 pub use redact::{MASK, Redact, is_secret_name, redact_value, shortened};
 pub use workspace::{
-    Attribution, CapturedChanges, Command, Part, PartPath, Workspace, WorkspaceFolders,
+    Attribution, BackgroundWorkspace, CapturedChanges, Command, Part, PartPath, Workspace,
+    WorkspaceFolders,
 };
 
 use std::fmt;

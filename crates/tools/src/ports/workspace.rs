@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::{CheckpointNumber, ToolInvocationId, TreePath};
-use cleveragents_process::{Cancel, CommandResult, Stream};
+use cleveragents_process::{BackgroundCommands, Cancel, CommandResult, Stream};
 use cleveragents_sandbox::{Change, Git, Root};
 
 use super::PortError;
@@ -159,6 +159,11 @@ pub trait Workspace: Send + Sync {
         cancel: &Cancel,
     ) -> Result<CommandResult, PortError>;
 
+    /// Background commands in this sandbox; `None` if it supports none.
+    fn background(&self) -> Option<&dyn BackgroundWorkspace> {
+        None
+    }
+
     /// The commit from which a part was copied; `None` for a part without a repository.
     fn base_commit(&self, _alias: &str) -> Option<String> {
         None
@@ -167,4 +172,14 @@ pub trait Workspace: Send + Sync {
     /// Git for the repository of a part. It runs no hooks and cannot write outside the sandbox. `None`
     /// for a part without a repository.
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError>;
+}
+
+/// A sandbox that runs commands in the background.
+pub trait BackgroundWorkspace: Send + Sync {
+    /// Starts a command, confined like [`Workspace::exec`] confines it, and returns its number. The command and the
+    /// later commands in the sandbox share a network. `cancel` kills it.
+    fn start(&self, owner: &str, command: &Command, cancel: &Cancel) -> Result<u32, PortError>;
+
+    /// The commands that were started.
+    fn commands(&self) -> &BackgroundCommands;
 }

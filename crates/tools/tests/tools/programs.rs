@@ -549,3 +549,43 @@ fn network_access_needs_the_user_or_a_rule() {
     let (kind, _) = fixture.refused(TOOL, json!({"command": "echo got", "reason": " "}));
     assert_eq!(kind, "bad_arguments");
 }
+
+/// A page is fetched only after the user approved it, or with a rule that names the tool.
+#[test]
+fn a_web_page_needs_the_user_or_a_rule_and_a_public_address() {
+    const TOOL: &str = "builtin/fetch-url";
+    let arguments = || json!({"url": "https://no-such-host.invalid/page"});
+    let mut fixture = GateFixture::builtin();
+    for rules in [
+        "",
+        "allow *",
+        "allow builtin/*",
+        "allow builtin/fetch-url(https://docs.rs/*)",
+    ] {
+        fixture.rules = PermissionRules::parse(rules, Effect::Allow).expect("rules");
+        let (kind, message) = fixture.refused(TOOL, arguments());
+        assert_eq!(kind, "nobody_to_approve", "{rules}");
+        assert!(message.contains("it uses the network"), "{message}");
+        assert!(
+            message.contains("`allow builtin/fetch-url(https://no-such-host.invalid/page)`"),
+            "{message}"
+        );
+    }
+    // Not even a rule allows a private address.
+    fixture.rules =
+        PermissionRules::parse("allow builtin/fetch-url", Effect::Allow).expect("rules");
+    for url in [
+        "https://127.0.0.1/",
+        "https://192.168.1.1/",
+        "http://example.org/",
+        "file:///etc/passwd",
+    ] {
+        let (kind, message) = fixture.refused(TOOL, json!({"url": url}));
+        assert_eq!(kind, "bad_arguments", "{url}");
+        assert!(message.contains("the URL is refused"), "{message}");
+    }
+    fixture.rules =
+        PermissionRules::parse("deny builtin/fetch-url(https://*.invalid/*)", Effect::Allow)
+            .expect("rules");
+    assert_eq!(fixture.refused(TOOL, arguments()).0, "rule");
+}

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use cleveragents_application::{AgentEvent, Observer};
 
 use crate::commands::turn_view::{
-    ProgressPrinter, call_finished_line, call_started_line, compacted_line, retry_line, short,
+    ProgressPrinter, call_finished_line, call_started_line, checklist_lines, compacted_line,
+    retry_line, short,
 };
 use crate::context::Context;
 
@@ -95,6 +96,12 @@ impl Observer for RunWatcher {
                 let line = compacted_line(*tokens_before, *tokens_after);
                 self.printer
                     .line(&format!("  {} {line}", step_path(path.as_ref())));
+            }
+            AgentEvent::Checklist { path, entries } => {
+                for line in checklist_lines(entries) {
+                    self.printer
+                        .line(&format!("  {} {line}", step_path(path.as_ref())));
+                }
             }
             AgentEvent::Caveat { path, text } => {
                 let mut caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);

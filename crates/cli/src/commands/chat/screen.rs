@@ -13,7 +13,8 @@ use cleveragents_application::{AgentEvent, Observer, ToolCallStatus};
 use cleveragents_domain::{Message, MessageState, Role, Session};
 
 use crate::commands::turn_view::{
-    call_finished_line, call_started_line, compacted_line, recovered_line, retry_line, short_result,
+    call_finished_line, call_started_line, checklist_lines, compacted_line, recovered_line,
+    retry_line, short_result,
 };
 use crate::commands::{cost_cell, counted};
 use crate::output::{Markdown, Printer, Tone, console, visible, visible_lines, width};
@@ -317,6 +318,11 @@ impl Observer for Screen {
                     ToolCallStatus::Failed | ToolCallStatus::Refused => Tone::Warn,
                 };
                 self.print_note(&call_finished_line(tool, *status, message.as_deref()), tone);
+            }
+            AgentEvent::Checklist { entries, .. } => {
+                for line in checklist_lines(entries) {
+                    self.print_note(&line, Tone::Muted);
+                }
             }
             AgentEvent::TurnRecovered { resumed, .. } => self.note(recovered_line(*resumed)),
             _ => {}

@@ -278,6 +278,13 @@ impl PermissionRules {
                 .all(|subject| named.decide_one(tool, subject) == Decision::Allow)
     }
 
+    /// Returns whether a rule that names exactly this tool allows some of its calls.
+    pub fn allows_some(&self, tool: &ToolName) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.effect == Effect::Allow && rule.tool.is_exact() && rule.tool.matches(tool)
+        })
+    }
+
     /// The rule that allows every tool of the same MCP server.
     pub(crate) fn always_for_server(tool: &ToolName) -> Option<Rule> {
         let name = tool.canonical().to_string();

@@ -5,8 +5,8 @@ use cleveragents_application::{AgentEvent, Observer, ToolCallStatus};
 
 use crate::commands::cost_cell;
 use crate::commands::turn_view::{
-    ProgressPrinter, call_finished_line, call_started_line, compacted_line, recovered_line,
-    retry_line, short,
+    ProgressPrinter, call_finished_line, call_started_line, checklist_lines, compacted_line,
+    recovered_line, retry_line, short,
 };
 use crate::context::Context;
 use crate::output::{Align, Cell, Panel, Report, Table};
@@ -58,6 +58,11 @@ impl Observer for TurnWatcher {
                 tokens_after,
                 ..
             } => self.0.line(&compacted_line(*tokens_before, *tokens_after)),
+            AgentEvent::Checklist { entries, .. } => {
+                for line in checklist_lines(entries) {
+                    self.0.line(&line);
+                }
+            }
             AgentEvent::TurnRecovered { resumed, .. } => self.0.line(recovered_line(*resumed)),
             _ => {}
         }
