@@ -91,7 +91,7 @@ fn a_model_looks_at_an_anomaly_and_only_then() {
     let red = watched(&engine);
     assert!(
         red.iter()
-            .any(|item| item.title.contains("fails its gates")),
+            .any(|item| item.title.contains("its gates since")),
         "{red:?}"
     );
     assert!(red.iter().all(|item| item.state == WorkItemState::Verified));

@@ -135,10 +135,10 @@ fn an_item_that_another_process_adds_is_merged_by_a_worker() {
         assert!(answer.err.contains(word), "{}", answer.err);
     }
     let leases = "SELECT kind FROM leases WHERE owner_process IS NOT NULL";
-    let held = TestDatabase::read_file(&workbench.agents.database(), leases);
+    let unreleased = TestDatabase::read_file(&workbench.agents.database(), leases);
     assert!(
-        held.is_empty(),
-        "a worker that ends releases its leases: {held:?}"
+        unreleased.is_empty(),
+        "a worker that ends releases its leases: {unreleased:?}"
     );
     workbench.agents.assert_sound();
 }
