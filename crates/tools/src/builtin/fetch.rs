@@ -66,7 +66,7 @@ fn prepare(arguments: FetchArguments, _context: PrepareContext<'_>) -> PrepareRe
     Ok(ready(subjects, move |call| {
         let page = fetch(&url, TIMEOUT.min(call.time_left()), call.cancel(), false)?;
         call.output.text(&page.text);
-        Ok(Answer::written().noting(page.note))
+        Ok(Answer::written().with_note(page.note))
     }))
 }
 

@@ -367,7 +367,7 @@ fn report_job(
     };
     Ok(Answer {
         touched: TouchedPaths::Anything,
-        ..Answer::written().noting(Some(note))
+        ..Answer::written().with_note(Some(note))
     })
 }
 
