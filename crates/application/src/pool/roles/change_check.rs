@@ -411,9 +411,10 @@ mod tests {
     #[test]
     fn a_fix_that_removes_a_large_part_of_a_file_is_refused() {
         let lines = |count: usize| -> String {
-            (0..count)
+            let lines: Vec<_> = (0..count)
                 .map(|number| format!("x{number} = {number}\n"))
-                .collect()
+                .collect();
+            lines.concat()
         };
         let test = file("tests/test_f.py", None, Some(TEST));
         let problems = |before: usize, after: usize| {
