@@ -42,7 +42,8 @@ pub struct ChatRequest {
     /// agents; models ignore it.
     #[serde(skip)]
     pub key: Option<String>,
-    /// Data that was reported ([`StreamEvent::Noted`](crate::StreamEvent::Noted)) when the request was first sent.
+    /// For a request that is repeated after a crash: the data that a remote agent's
+    /// [`StreamEvent::Noted`](crate::StreamEvent::Noted) reported for it, to resume the agent's task.
     #[serde(skip)]
     pub noted: Option<Value>,
 }

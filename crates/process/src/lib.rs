@@ -6,8 +6,8 @@
 //! inherits only what the invocation names.
 //!
 //! [`start`] is for programs that we communicate with while they run: it returns once the program runs, with pipes to
-//! its input and output. A separate thread supervises it in the same way. [`BackgroundCommands`] runs commands whose output
-//! is read later.
+//! its input and output. A separate thread supervises it in the same way. [`BackgroundCommands`] runs commands whose
+//! output is read later.
 //!
 //! An invocation with a [`Policy`] is confined. It may write only below the writable directories. It may read those,
 //! the system's directories, the user's toolchains, and the paths that the policy declares. It has no network unless

@@ -76,7 +76,7 @@ fn store_result_in(
     leases::release(unit, subject, *token)?;
     let after = work_items::get(unit, dispatch.item.id)?
         .ok_or_else(|| OperationError::internal("the item of an attempt is missing"))?;
-    // The task of a hunt is no issue of the tracker, its findings are.
+    // The task of a hunt has no issue in the tracker; only its findings have one.
     if dispatch.role() != PoolRole::Hunt {
         mirror_result(unit, dispatch, report, &after)?;
     }

@@ -80,7 +80,7 @@ fn read_back(reader: &mut dyn Reader, id: ProjectId) -> Result<Project, ProjectE
     projects::get(reader, id)?.ok_or_else(|| ProjectError::NotFound(id.to_string()))
 }
 
-/// Links one resource. The caller has to read the project again before it links another one.
+/// Links one resource. The caller has to read the project again before it links another resource.
 fn link_one(
     unit: &mut UnitOfWork<'_>,
     project: &Project,

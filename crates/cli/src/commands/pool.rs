@@ -118,7 +118,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
     }
 }
 
-/// Number of attempts that a run of the pools ended.
+/// The number of attempts of a pool run, by outcome.
 pub(in crate::commands) fn attempts_panel(run: &PoolRun) -> Panel {
     Panel::new("Attempts")
         .row("Started", run.started)

@@ -111,7 +111,7 @@ impl Table {
         self.change(headings, |column, _| column.fit = Fit::Shorten)
     }
 
-    /// Names the columns that a narrow terminal does not show, the first to disappear first.
+    /// Names the columns that a narrow terminal does not show, in the order in which they disappear.
     #[must_use]
     pub fn drop_first<const N: usize>(self, headings: [&str; N]) -> Self {
         self.change(headings, |column, rank| column.drop = Some(rank))

@@ -1,4 +1,4 @@
-//! Audit log: every audited operation has one entry with its identity.
+//! Audit log: every audited operation has one entry with the identity of its caller.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn entries(world: &World) -> Vec<Value> {
     entries
 }
 
-/// Runs every audited operation.
+/// Runs audited operations on plans, the configuration, sessions and tokens, and requests to a server.
 fn run_audited_operations(world: &World) {
     let agents = &world.agents;
     let file = |name: &str, content: &str| world.file(name, content);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Read timeout of a connection. After it, the response counts as missing.
+/// Read timeout of a connection. A response that exceeds it counts as missing.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Reason of a missing response.
+/// Cause of a missing response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MissingResponse {
     /// The connection ended before the first byte of a response.

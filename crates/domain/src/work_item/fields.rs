@@ -99,13 +99,13 @@ impl Severity {
 #[serde(transparent)]
 pub struct StoryPoints(u32);
 
-/// The number is not an estimate that the scale contains.
+/// The number of story points is not on the scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} story points are not on the scale: 1, 2, 3, 5, 8, 13, 21, 34, 55, 88")]
 pub struct StoryPointsError(pub u32);
 
 impl StoryPoints {
-    /// The scale.
+    /// The allowed estimates.
     pub const SCALE: [u32; 10] = [1, 2, 3, 5, 8, 13, 21, 34, 55, 88];
 
     /// Checks that the scale contains the number.

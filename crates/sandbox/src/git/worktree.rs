@@ -275,7 +275,7 @@ impl Checkout {
         Ok(reference)
     }
 
-    /// Refuses while the user has an unfinished merge or similar operation.
+    /// Fails while a merge, rebase or similar operation of the user is unfinished.
     pub(crate) fn check_idle(&self) -> Result<(), Error> {
         for (file, work) in [
             ("MERGE_HEAD", "merge"),
@@ -503,7 +503,8 @@ pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// Makes git in a worktree ignore dependency folders, which may be links or not be ignored by the user's rules.
+/// Makes git in a worktree ignore dependency folders. The user's rules may not cover them: a folder may be a link,
+/// which a rule that ends with `/` does not match.
 pub(crate) fn exclude_dependencies(
     sandbox_git_dir: &Path,
     dependencies: &[DependencyFolder],

@@ -44,7 +44,7 @@ impl TurnQueue {
     }
 }
 
-/// A place in the queue of a conversation. It is left when it is dropped.
+/// A place in the queue of a conversation. Dropping it leaves the queue.
 pub(super) struct TurnPlace {
     queue: Arc<TurnQueue>,
     session: SessionId,
@@ -106,7 +106,7 @@ mod tests {
             queue.enter(session),
         );
         let other = queue.enter(SessionId::generate());
-        // A later turn that is polled first waits nevertheless.
+        // A later turn waits even if it is polled first.
         let mut waiting = Box::pin(third.wait_until_first());
         assert_eq!(waiting.as_mut().now_or_never(), None);
         assert_eq!(second.wait_until_first().now_or_never(), None);

@@ -240,7 +240,7 @@ fn dangling_statement(table: &str, key: &ForeignKey) -> String {
     }
 }
 
-/// Whether the old file has a table; a file of an older program has fewer tables. If the list of tables cannot be read,
+/// Whether the old file has a table; a file of an older version has fewer tables. If the list of tables cannot be read,
 /// the table is assumed to exist, and reading it then fails.
 fn has_table(old: &Connection, table: &str) -> bool {
     let count = old.query_row(

@@ -35,7 +35,8 @@ const MAX_SECONDS: u64 = 600;
 /// Time limit of a background command without `timeout_seconds`.
 const LONGEST_BACKGROUND: Duration = Duration::from_hours(1);
 
-/// How long the call that starts a background command waits for its end, and with it for its first output.
+/// How long the call that starts a background command waits for the command to end. The call returns the output until
+/// then.
 const FIRST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Shells to run commands with, in order of preference.

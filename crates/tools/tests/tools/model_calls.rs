@@ -1,4 +1,4 @@
-//! Tests of calls as models make them: by short names, with arguments of other programs, and with mistakes.
+//! Tests of calls as models make them: by short names, with argument names of other coding agents, and with mistakes.
 
 use std::os::unix::fs::PermissionsExt as _;
 

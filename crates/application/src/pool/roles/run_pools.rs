@@ -37,7 +37,7 @@ pub struct RunPools {
     pub keep_waiting: bool,
 }
 
-/// Number of attempts that a run of the pools ended, by outcome.
+/// Result of a pool run: the number of attempts by outcome.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PoolRun {
     /// Number of pools that could start attempts at the end of the run.
@@ -148,7 +148,7 @@ impl RunPools {
             is_over.cancel();
             summary
         });
-        // The results of the last attempts. After a cancellation, the next process delivers them.
+        // Delivers the results of the last attempts to the trackers. After a cancellation, the next process does this.
         if !context.cancel().is_cancelled() {
             exchange.deliver(&Cancel::new());
         }
@@ -159,7 +159,7 @@ impl RunPools {
 /// The registered pools of a run.
 struct RegisteredPools<'a> {
     context: &'a OperationContext,
-    /// Names of pools whose files are no longer valid, each of which is noted once.
+    /// Names of pools whose files are no longer valid; each is reported once.
     invalid: Mutex<HashSet<String>>,
 }
 
@@ -194,7 +194,7 @@ impl RegisteredPools<'_> {
     }
 }
 
-/// An event as a line for the user; `None` for events that have no effect.
+/// An event as a line for the user; `None` for a lost lease, after which nothing is stored.
 fn event_line(event: &PoolEvent<'_>) -> Option<String> {
     Some(match event {
         PoolEvent::Started(dispatch) => format!(
@@ -235,7 +235,7 @@ fn words(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// The beginning of a reason; the item has all of it.
+/// The first line of a reason, shortened; the item contains the complete reason.
 fn shortened(reason: &str) -> String {
     const SHOWN: usize = 160;
     let line = reason.lines().next().unwrap_or_default();

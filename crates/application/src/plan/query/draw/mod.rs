@@ -110,8 +110,8 @@ const fn group(kind: DecisionType) -> NodeGroup {
 /// The line above a label: type and confidence of the decision, and why it is invalid.
 fn heading(decision: &Decision) -> String {
     let content = &decision.content;
-    // Writing to a string cannot fail.
     let mut text = content.kind.as_str().to_owned();
+    // Writing to a string cannot fail.
     if let Some(confidence) = content.confidence {
         let _ = write!(text, " {confidence:.2}");
     }
