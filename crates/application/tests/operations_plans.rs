@@ -215,8 +215,8 @@ fn responses_have_the_json_of_the_commands() {
     assert_eq!(
         keys(&data("plan/status", json!({}))),
         "action attempt automation cost execution failed_checks is_interrupted is_terminal name \
-         next_steps owner phase plan_id progress project report reversions stage state steps timing \
-         waiting"
+         next_steps owner phase plan_id progress project report reversions stage state steps task \
+         timing waiting"
     );
     let entry = data("plan/explain", json!({}));
     assert_eq!(keys(&entry["context_snapshot"]), "hot_context_hash items");

@@ -85,12 +85,9 @@ pub fn authorize(
         permission,
         is_global,
     } = requirement;
-    let recorded = |permission: Permission, namespace: &str| {
-        let audit = AuditService::new(Arc::clone(engine));
-        record_denial(&audit, caller, operation, permission, namespace)
-    };
     let denied = |permission: Permission, namespace: &str| {
-        recorded(permission, namespace)?;
+        let audit = AuditService::new(Arc::clone(engine));
+        record_denial(&audit, caller, operation, permission, namespace)?;
         Err(forbidden(permission, namespace))
     };
     if is_global && !caller.may_everywhere(scope, permission) {
@@ -114,10 +111,7 @@ pub fn authorize(
         let access = caller.access(target.scope, target.permission, &target.namespace);
         match (access, target.absent) {
             (Access::Granted, _) => {}
-            (Access::Hidden, Some(absent)) => {
-                recorded(target.permission, &target.namespace)?;
-                return Err(absent);
-            }
+            (Access::Hidden, Some(absent)) => return Err(absent),
             (Access::Hidden | Access::Forbidden, _) => {
                 return denied(target.permission, &target.namespace);
             }
