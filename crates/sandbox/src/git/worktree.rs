@@ -277,22 +277,23 @@ impl Checkout {
 
     /// Fails while a merge, rebase or similar operation of the user is unfinished.
     pub(crate) fn check_idle(&self) -> Result<(), Error> {
-        for (file, work) in [
-            ("MERGE_HEAD", "merge"),
-            ("CHERRY_PICK_HEAD", "cherry-pick"),
-            ("REVERT_HEAD", "revert"),
-            ("rebase-merge", "rebase"),
-            ("rebase-apply", "rebase"),
-            ("BISECT_LOG", "bisect"),
+        for (file, work, command) in [
+            ("MERGE_HEAD", "merge", "git merge --continue"),
+            (
+                "CHERRY_PICK_HEAD",
+                "cherry-pick",
+                "git cherry-pick --continue",
+            ),
+            ("REVERT_HEAD", "revert", "git revert --continue"),
+            ("rebase-merge", "rebase", "git rebase --continue"),
+            ("rebase-apply", "rebase", "git rebase --continue"),
+            ("BISECT_LOG", "bisection", "git bisect reset"),
         ] {
             if self.git_dir.join(file).exists() {
                 return Err(Error::CannotSandbox {
                     what: format!("`{}`", self.location.display()),
                     reason: format!("a {work} is in progress in it"),
-                    hint: Some(hint!(
-                        "end it first: `git {} --continue` or `--abort`, or reset the bisection",
-                        work
-                    )),
+                    hint: Some(hint!("end it first, for example with `{}`", command)),
                 });
             }
         }

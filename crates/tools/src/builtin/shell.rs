@@ -50,10 +50,10 @@ struct ShellArguments {
     command: String,
     /// The working directory. Default: the root of the sandbox.
     folder: Option<String>,
-    /// Time limit in seconds. Default: 120, or none in the background.
+    /// Time limit in seconds. Default: 120; 3600 in the background.
     #[schemars(range(min = 1, max = 600))]
     timeout_seconds: Option<u64>,
-    /// Whether the command continues in the background after the call. Default: false.
+    /// Whether the command continues in the background after the call, until the turn ends. Default: false.
     #[serde(default)]
     background: bool,
 }
@@ -84,10 +84,10 @@ struct NetworkArguments {
     reason: String,
     /// The working directory. Default: the root of the sandbox.
     folder: Option<String>,
-    /// Time limit in seconds. Default: 120, or none in the background.
+    /// Time limit in seconds. Default: 120; 3600 in the background.
     #[schemars(range(min = 1, max = 600))]
     timeout_seconds: Option<u64>,
-    /// Whether the command continues in the background after the call. Default: false.
+    /// Whether the command continues in the background after the call, until the turn ends. Default: false.
     #[serde(default)]
     background: bool,
 }
@@ -335,7 +335,7 @@ fn report_job(
             .map(u32::to_string)
             .collect();
         let known = if known.is_empty() {
-            "there are none; they end with the turn that started them".to_owned()
+            "this conversation has none; they end with the turn that started them".to_owned()
         } else {
             format!("the jobs of this conversation: {}", known.join(", "))
         };
@@ -351,8 +351,8 @@ fn report_job(
     let (end, seconds) = (read.from + read.bytes.len() as u64, read.elapsed.as_secs());
     let note = match read.result {
         None => format!(
-            "Job {job} runs in the background for {seconds} s; its output has {end} bytes so far. `job`: {job} returns \
-             what is new."
+            "Job {job} has been running for {seconds} s; its output has {end} bytes so far. A call with `job`: {job} \
+             returns new output."
         ),
         Some(Err(error)) => {
             let failure = Failure::new(format!("job {job} failed: {error}"));
