@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use cleveragents_domain::PlanReport;
 use serde_json::{Value, json};
 
+use crate::count::counted;
 use crate::turn::{ReportTool, ReportTools, TextAnswer};
 
 pub(crate) const SUBMIT_FINDINGS: &str = "submit_findings";
@@ -136,14 +137,17 @@ pub(super) const fn prompt_name(report: PlanReport) -> &'static str {
 pub(super) fn summary(report: &Value) -> String {
     let count = |name: &str| report[name].as_array().map_or(0, Vec::len);
     match report["report"].as_str() {
-        Some(SUBMIT_FINDINGS) => format!("Reported {} findings", count("findings")),
+        Some(SUBMIT_FINDINGS) => format!("Reported {}", counted(count("findings"), "finding")),
         Some(SUBMIT_TRIAGE) => {
             let state = report["state"]["value"].as_str().unwrap_or_default();
             format!("Reported the state {state}")
         }
         Some(SUBMIT_VERDICT) => {
             let verdict = report["verdict"].as_str().unwrap_or_default();
-            format!("Reported {verdict} with {} findings", count("findings"))
+            format!(
+                "Reported {verdict} with {}",
+                counted(count("findings"), "finding")
+            )
         }
         _ => "Reported nothing".to_owned(),
     }

