@@ -221,7 +221,7 @@ fn questions_of_a_task_have_keys_and_take_guidance() {
     let steps = [
         ("Execute it?", ""),
         (PROMPT, "?\r"),
-        ("guidance for the plan", ""),
+        ("give guidance to the plan", ""),
         (PROMPT, "d\r"),
         ("## 1. write it", ""),
         (PROMPT, "do it in another way\r"),
