@@ -454,7 +454,9 @@ fn without_a_user_the_turn_exits_with_5_and_later_calls_do_not_run() {
         assert_eq!(results.len(), 4);
         for result in &results[2..] {
             assert!(
-                result.content.contains("needs the user first"),
+                result
+                    .content
+                    .contains("an earlier call waits for the user"),
                 "{results:?}"
             );
         }

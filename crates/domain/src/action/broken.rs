@@ -244,7 +244,7 @@ const APPENDED_LINES: &[BrokenCase] = &[
         "invariants: [\"a\\u202eb\"]\n",
         true,
         4,
-        "an invariant cannot hold control characters",
+        "an invariant cannot contain control characters",
         "correct the sentence",
     ),
     (
@@ -378,7 +378,7 @@ const APPENDED_LINES: &[BrokenCase] = &[
         true,
         4,
         "no number is at least 2 and at most 1",
-        "exchange",
+        "swap",
     ),
     (
         "arguments: [{name: x, type: integer, pattern: '[0-9]'}]\n",

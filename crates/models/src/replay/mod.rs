@@ -29,6 +29,9 @@ use crate::yaml;
 /// Format version of a line. It is incremented when old readers would misread new lines.
 const VERSION: u32 = 1;
 
+/// The name under which models see the tool for patches.
+const APPLY_PATCH: &str = "apply_patch";
+
 /// One exchange, as stored in a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,6 +42,14 @@ struct Exchange {
     events: Vec<StreamEvent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<RecordedFailure>,
+}
+
+impl Exchange {
+    /// Whether the recorded model was offered the tool for patches.
+    fn declares_apply_patch(&self) -> bool {
+        let tools = self.request["tools"].as_array();
+        tools.is_some_and(|tools| tools.iter().any(|tool| tool["name"] == APPLY_PATCH))
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -113,11 +124,13 @@ impl Model for Replay {
         &self.0.name
     }
 
-    /// Supports images and reasoning, because the recorded model may support them.
+    /// Supports images and reasoning, because the recorded model may support them. Changes of files are offered as in
+    /// the recording.
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             vision: true,
             reasoning: true,
+            apply_patch: self.0.exchanges.iter().any(Exchange::declares_apply_patch),
             ..Capabilities::default()
         }
     }
