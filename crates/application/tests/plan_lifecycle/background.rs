@@ -81,7 +81,7 @@ fn a_server_in_the_background_answers_later_commands() {
     assert_ne!(plan.stage, PlanStage::StrategizeErrored, "{:?}", plan.error);
     let sent = sent(&environment);
     for text in [
-        "Job 1 runs in the background",
+        "Job 1 has been running for",
         "status 200",
         "GET /price.txt HTTP/1.1",
         "Job 1 was stopped",
